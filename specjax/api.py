@@ -1,0 +1,154 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The Python API: prompts in, answers out.
+
+model, tokenizer = specjax.load("smollm2-135m-instruct-q4_1")
+answers = specjax.generate(model, tokenizer, ["What is a comet?"])
+"""
+
+from collections.abc import Iterator, Sequence
+import operator
+from typing import Any
+
+import jax
+import numpy as np
+
+from specjax import sampling as sampling_lib
+from specjax import session as session_lib
+from specjax import tokenizers, types
+from specjax.drafters import empty
+from specjax.verifiers import coupled
+
+Prompt = str | Sequence[dict[str, str]] | Sequence[int]
+
+
+def encode(tokenizer: tokenizers.Tokenizer, prompt: Prompt) -> list[int]:
+  """Token ids of a prompt.
+
+  A text becomes one user message where the model has a chat template; messages
+  are rendered with it; token ids are taken as they are.
+  """
+  if isinstance(prompt, str):
+    if not prompt:
+      raise ValueError("a prompt is empty: give it some text")
+    if tokenizer.chat_template is None:
+      return tokenizer.encode(prompt)
+    return tokenizer.encode_chat([{"role": "user", "content": prompt}])
+  if len(prompt) and isinstance(prompt[0], dict):
+    return tokenizer.encode_chat(prompt)
+  if len(prompt) == 0:
+    raise ValueError("a prompt is empty: give it some tokens")
+  return [int(token) for token in prompt]
+
+
+def generate(
+  model: types.Model,
+  tokenizer: tokenizers.Tokenizer,
+  prompts: Prompt | Sequence[Prompt],
+  *,
+  drafter: types.Drafter | None = None,
+  verifier: types.Verifier | None = None,
+  policy: types.Policy | None = None,
+  sampling: sampling_lib.Sampling | None = None,
+  max_new_tokens: int = 128,
+  stop: Sequence[str] = (),
+  seed: int = 0,
+  batch_size: int | None = None,
+) -> list[session_lib.Generation]:
+  """Answers prompts. Lossless when the verifier is, as the default is.
+
+  Args:
+    model: the target.
+    tokenizer: the model's own.
+    prompts: one or several of: a text, a list of messages, a list of token ids.
+    drafter: proposes tokens; None decodes plainly.
+    verifier: None is the coupled rule, whose text no drafter can change.
+    policy: None drafts as many tokens as the drafter can.
+    sampling: None is greedy.
+    max_new_tokens: of each answer.
+    stop: strings that end an answer.
+    seed: of all randomness; a prompt's answer also depends on its index here.
+    batch_size: prompts at a time; None is all at once.
+
+  Returns:
+    One answer a prompt, in order.
+
+  Raises:
+    ValueError: one line that names the value and the fix.
+  """
+  method = session_lib.Method(
+    drafter if drafter is not None else empty.Empty(),
+    verifier if verifier is not None else coupled.Coupled(),
+    policy,
+  )
+  settings = session_lib.Settings(
+    sampling if sampling is not None else sampling_lib.Sampling(),
+    max_new_tokens,
+    tuple(stop),
+    seed=seed,
+  )
+  ids = [encode(tokenizer, prompt) for prompt in _as_list(prompts)]
+  batch_size = len(ids) if batch_size is None else batch_size
+  return list(
+    answer_all(model, tokenizer, method, settings, ids, batch_size=batch_size)
+  )
+
+
+def answer_all(
+  model: types.Model,
+  tokenizer: tokenizers.Tokenizer,
+  method: session_lib.Method,
+  settings: session_lib.Settings,
+  ids: Sequence[Sequence[int]],
+  *,
+  batch_size: int = 1,
+  indices: Sequence[int] | None = None,
+  capacity: int | None = None,
+) -> Iterator[session_lib.Generation]:
+  """Answers of token prompts, batch by batch, in order.
+
+  Args:
+    model: the target.
+    tokenizer: for EOS ids and text.
+    method: drafter, verifier, policy.
+    settings: of the answers.
+    ids: prompts as token ids.
+    batch_size: rows of a batch; the last one is filled with rows that end at
+      once, so that one program serves all.
+    indices: of the prompts in their file, which choose their random streams.
+    capacity: token slots of a row; None is the bucket of the longest prompt.
+  """
+  if batch_size < 1:
+    raise ValueError(f"batch_size is {batch_size}: use 1 or more")
+  if not ids:
+    raise ValueError("there is no prompt: give at least one")
+  indices = range(len(ids)) if indices is None else indices
+  rows = sampling_lib.per_row(settings.sampling, len(ids))
+  capacity = capacity or session_lib.bucket(model, method, settings, ids)
+  for at in range(0, len(ids), batch_size):
+    batch = slice(at, at + batch_size)
+    session = session_lib.Session(
+      model,
+      tokenizer,
+      method,
+      settings,
+      ids[batch],
+      indices=indices[batch],
+      sampling=jax.tree.map(operator.itemgetter(batch), rows),
+      rows=batch_size,
+      capacity=capacity,
+    )
+    for _ in session.rounds():
+      pass
+    yield from session.results()
+
+
+def _as_list(prompts: Any) -> list[Prompt]:
+  """One prompt or several, as a list of prompts."""
+  if isinstance(prompts, str):
+    return [prompts]
+  prompts = list(prompts)
+  if not prompts:
+    raise ValueError("there is no prompt: give at least one")
+  single = isinstance(prompts[0], dict | int | np.integer)
+  return [prompts] if single else prompts

@@ -1,0 +1,242 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From the raw vocabulary of a GGUF file to a working BPE encoder.
+
+GGUF stores token texts, merges or scores, and the *name* of the rule that cuts
+text into words before merging. The rules are not in the file, so the few that
+belong to supported models are written here, and any other name is refused: a
+near miss would give ids that look right until a line has two spaces in it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from specjax import vocabulary
+
+# Values of tokenizer.ggml.token_type.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+
+# Contractions, words with one character in front, digits in threes, symbols,
+# line breaks, spaces: the rule of Llama 3.
+_LLAMA3 = (
+  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+  r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# Spelling in tokenizer.ggml.pre -> rule. GGUF files converted before the field
+# had names call GPT-2's own rule "default".
+PRE_TOKENIZERS = {
+  "gpt-2": "gpt-2",
+  "default": "gpt-2",
+  "smollm": "smollm",
+  "llama-bpe": "llama-3",
+  "llama3": "llama-3",
+  "llama-v3": "llama-3",
+}
+
+
+def is_llama3(pre: Any) -> bool:
+  """Whether tokenizer.ggml.pre names the rule of Llama 3."""
+  return PRE_TOKENIZERS.get(pre) == "llama-3"
+
+
+def _field(metadata: Mapping[str, Any], name: str, size: int = -1) -> list:
+  """The list `tokenizer.ggml.<name>`, checked to have `size` entries."""
+  values = metadata.get(f"tokenizer.ggml.{name}")
+  if values is None:
+    raise ValueError(f"GGUF file has no tokenizer.ggml.{name}")
+  values = values.tolist() if hasattr(values, "tolist") else list(values)
+  if size not in (-1, len(values)):
+    raise ValueError(
+      f"tokenizer.ggml.{name} has {len(values)} entries for {size} tokens"
+    )
+  return values
+
+
+def _tokens(metadata: Mapping[str, Any]) -> tuple[list[str], list[int]]:
+  """Token texts and types by id, without the unused ids at the end.
+
+  Those pad the embedding to a round size; no text ever gives them.
+  """
+  tokens = _field(metadata, "tokens")
+  for index, token in enumerate(tokens):
+    if not isinstance(token, str):
+      raise ValueError(f"tokenizer.ggml.tokens[{index}] is not text")
+  if metadata.get("tokenizer.ggml.token_type") is None:
+    return tokens, [NORMAL] * len(tokens)
+  types = _field(metadata, "token_type", len(tokens))
+  size = len(tokens)
+  while size and types[size - 1] == UNUSED:
+    size -= 1
+  return tokens[:size], types[:size]
+
+
+def from_gguf(metadata: Mapping[str, Any]) -> vocabulary.Vocabulary:
+  """The vocabulary that a GGUF file describes.
+
+  Args:
+    metadata: the file's key-value pairs as Python values or numpy arrays; those
+      under "tokenizer.ggml." are read.
+
+  Raises:
+    ValueError: an unknown kind or pre-tokenizer, by name; fields that are
+      missing or do not fit together.
+  """
+  kind = metadata.get("tokenizer.ggml.model")
+  tokens, types = _tokens(metadata)
+  prefix_space = False
+  if kind == "gpt2":
+    merges = _field(metadata, "merges")
+    pre = metadata.get("tokenizer.ggml.pre")
+    encoder = _byte_level_encoder(tokens, types, merges, pre)
+  elif kind == "llama":
+    scores = _field(metadata, "scores", len(metadata["tokenizer.ggml.tokens"]))
+    prefix_space = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+    encoder = _sentencepiece_encoder(tokens, types, scores, prefix_space)
+  else:
+    raise ValueError(
+      f"unknown tokenizer {kind!r} (tokenizer.ggml.model): known are gpt2,"
+      " llama"
+    )
+  special = {i for i, t in enumerate(types) if t in (CONTROL, UNKNOWN)}
+  user_defined = {i for i, t in enumerate(types) if t == USER_DEFINED}
+  return vocabulary.Vocabulary(
+    encoder=encoder,
+    tokens=tuple(tokens),
+    byte_level=kind == "gpt2",
+    added_ids=frozenset(special | user_defined),
+    special_ids=frozenset(special),
+    prefix_space=prefix_space,
+  )
+
+
+def _byte_level_encoder(
+  tokens: Sequence[str], types: Sequence[int], merges: Sequence[str], pre: Any
+) -> Any:
+  """A `tokenizers.Tokenizer` for tokenizer.ggml.model "gpt2".
+
+  Bytes that the vocabulary lacks are dropped, as the Rust library does.
+
+  Args:
+    tokens: texts by id, written in `vocabulary.byte_alphabet`.
+    types: token types by id.
+    merges: pairs "left right", best first.
+    pre: the name in tokenizer.ggml.pre.
+  """
+  import tokenizers
+  from tokenizers import models
+
+  if pre not in PRE_TOKENIZERS:
+    known = ", ".join(PRE_TOKENIZERS)
+    raise ValueError(
+      f"unknown pre-tokenizer {pre!r} (tokenizer.ggml.pre): known are {known}"
+    )
+  rule = PRE_TOKENIZERS[pre]
+  pairs = []
+  for index, merge in enumerate(merges):
+    # A part may begin with a space only in vocabularies of other kinds.
+    left, _, right = merge.partition(" ")
+    if not left or not right:
+      raise ValueError(f"tokenizer.ggml.merges[{index}] is {merge!r:.60}")
+    pairs.append((left, right))
+  ids = {token: index for index, token in enumerate(tokens)}
+  try:
+    model = models.BPE(
+      vocab=ids,
+      merges=pairs,
+      # Llama 3 takes a whole word that is a token without merging.
+      ignore_merges=rule == "llama-3",
+    )
+  except Exception as error:  # The Rust library raises bare exceptions.
+    raise ValueError(f"tokenizer.ggml.merges do not fit: {error}") from None
+  encoder = tokenizers.Tokenizer(model)
+  encoder.pre_tokenizer = _pre_tokenizer(rule)
+  _add_tokens(encoder, tokens, types)
+  return encoder
+
+
+def _pre_tokenizer(rule: str) -> Any:
+  import tokenizers
+  from tokenizers import pre_tokenizers
+
+  gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+  if rule == "gpt-2":
+    return gpt2
+  if rule == "smollm":
+    # Digits first: spaces before a number then stand at the end of their
+    # piece, and GPT-2's rule treats them differently there.
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    return pre_tokenizers.Sequence([digits, gpt2])
+  split = pre_tokenizers.Split(tokenizers.Regex(_LLAMA3), behavior="isolated")
+  plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+  return pre_tokenizers.Sequence([split, plain])
+
+
+def _sentencepiece_encoder(
+  tokens: Sequence[str],
+  types: Sequence[int],
+  scores: Sequence[float],
+  prefix_space: bool,
+) -> Any:
+  """A `tokenizers.Tokenizer` for tokenizer.ggml.model "llama".
+
+  SentencePiece BPE joins the neighbours whose union scores best; the scores
+  give every way to split a token into two tokens one rank. Characters without a
+  token become byte tokens. With `prefix_space` every stretch of text, at the
+  start and after a special token, gets a space in front.
+  """
+  import tokenizers
+  from tokenizers import models, normalizers
+
+  ids = {token: index for index, token in enumerate(tokens)}
+  unknown = [t for t, kind in zip(tokens, types) if kind == UNKNOWN]
+  try:
+    model = models.BPE(
+      vocab=ids,
+      merges=_merges_from_scores(tokens, types, scores),
+      unk_token=unknown[0] if unknown else None,
+      fuse_unk=True,
+      byte_fallback=True,
+    )
+  except Exception as error:  # The Rust library raises bare exceptions.
+    raise ValueError(f"tokenizer.ggml.tokens do not fit: {error}") from None
+  encoder = tokenizers.Tokenizer(model)
+  steps: list[normalizers.Normalizer] = []
+  if prefix_space:
+    steps.append(normalizers.Prepend(vocabulary.SPACE))
+  steps.append(normalizers.Replace(" ", vocabulary.SPACE))
+  encoder.normalizer = normalizers.Sequence(steps)
+  _add_tokens(encoder, tokens, types)
+  return encoder
+
+
+def _merges_from_scores(
+  tokens: Sequence[str], types: Sequence[int], scores: Sequence[float]
+) -> list[tuple[str, str]]:
+  """Every split of a normal token into two normal tokens, best first."""
+  ids = {
+    token: index for index, token in enumerate(tokens) if types[index] == NORMAL
+  }
+  ranked = []
+  for token, index in ids.items():
+    for cut in range(1, len(token)):
+      left, right = token[:cut], token[cut:]
+      if left in ids and right in ids:
+        ranked.append((-scores[index], index, ids[left], left, right))
+  ranked.sort()
+  return [(left, right) for _, _, _, left, right in ranked]
+
+
+def _add_tokens(
+  encoder: Any, tokens: Sequence[str], types: Sequence[int]
+) -> None:
+  """Makes control and user-defined tokens whole words of any text."""
+  import tokenizers
+
+  for kinds, special in (((CONTROL, UNKNOWN), True), ((USER_DEFINED,), False)):
+    added = [
+      tokenizers.AddedToken(token, normalized=False, special=special)
+      for token, kind in zip(tokens, types)
+      if kind in kinds and token
+    ]
+    add = encoder.add_special_tokens if special else encoder.add_tokens
+    add(added)

@@ -1,0 +1,298 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Prompts from a list, a file or a data set, in one form.
+
+A file has one JSON object a line (`.jsonl`, `.jsonl.gz`) or is one JSON array
+(`.json`, `.json.gz`). The first of these fields that an object has is used:
+
+  messages       [{"role", "content"}, ...]
+  conversations  ShareGPT's [{"from", "value"}, ...]
+  turns          user texts, each to be answered before the next is asked
+  prompt         a text, or messages
+
+Others that are read: `id` (or `question_id`), `category`, `group`, `reference`.
+Of messages the prompt is everything up to the last one of the user; an answer
+behind it is the reference.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+import dataclasses
+import gzip
+import json
+import os
+from typing import Any
+
+from specjax import chat
+
+_SUFFIXES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
+# Who speaks, in the words of ShareGPT and its descendants.
+_SHAREGPT_ROLES = {
+  "human": "user",
+  "user": "user",
+  "gpt": "assistant",
+  "chatgpt": "assistant",
+  "assistant": "assistant",
+  "system": "system",
+  "tool": "tool",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+  """One prompt.
+
+  Attributes:
+    id: unique in its source; results are kept under it.
+    index: number of its line (0-based), which picks its random stream; it stays
+      the same when prompts are selected or ordered.
+    content: a text, or the messages of a conversation that ends with the user.
+    later_turns: what the user says after each answer.
+    category: the source's category, "" if it has none.
+    group: the category of the tables: the source's group, else its category,
+      else "all".
+    reference: the source's answer, whatever its form.
+  """
+
+  id: str
+  index: int
+  content: str | tuple[chat.Message, ...]
+  later_turns: tuple[str, ...] = ()
+  category: str = ""
+  group: str = "all"
+  reference: Any = None
+
+
+def load_prompts(
+  source: str | os.PathLike[str] | Sequence[str],
+  ids: str | os.PathLike[str] | Sequence[str] | None = None,
+) -> list[Prompt]:
+  """Loads prompts and checks all of them.
+
+  Args:
+    source: a sequence of texts; or the path of a file; or
+      `datasets:NAME[:SPLIT[:COLUMN]]`, a data set of the hub or a folder; or
+      one text (a string that is no file and does not end like one).
+    ids: which prompts to keep, in this order: ids, or the path of a file that
+      lists them (see `load_ids`). None keeps all.
+
+  Raises:
+    FileNotFoundError: no such file.
+    ValueError: one line that names the line of the file: malformed JSON, a
+      missing field, empty text; an unknown id; no prompts at all.
+  """
+  prompts = _check_unique(list(_read(source)))
+  if not prompts:
+    raise ValueError(f"no prompts in {source!r}: give at least one")
+  if ids is None:
+    return prompts
+  wanted = load_ids(ids) if isinstance(ids, str | os.PathLike) else list(ids)
+  return _select(prompts, wanted)
+
+
+def load_ids(path: str | os.PathLike[str]) -> list[str]:
+  """Ids from a JSON list, from {"groups": {name: list}}, or one a line.
+
+  Raises:
+    FileNotFoundError: no such file.
+    ValueError: a file without ids.
+  """
+  text = _text(path)
+  if text.lstrip()[:1] not in ("[", "{"):
+    ids = [line.strip() for line in text.splitlines() if line.strip()]
+  else:
+    ids = _parse(text, os.fspath(path))
+    if isinstance(ids, dict):
+      groups = ids.get("groups")
+      lists = groups.values() if isinstance(groups, dict) else []
+      ids = [name for part in lists for name in part]
+  if not ids or not all(isinstance(i, str) for i in ids):
+    raise ValueError(f"{os.fspath(path)} does not list ids of prompts")
+  return ids
+
+
+def _read(source: Any) -> Iterator[Prompt]:
+  if isinstance(source, os.PathLike):
+    return _from_file(os.fspath(source))
+  if not isinstance(source, str):
+    return _from_texts(source)
+  if source.startswith("datasets:"):
+    return _from_dataset(source)
+  if source.endswith(_SUFFIXES) or os.path.isfile(source):
+    return _from_file(source)
+  return _from_texts([source])
+
+
+def _from_texts(texts: Iterable[str]) -> Iterator[Prompt]:
+  for index, text in enumerate(texts):
+    content = _checked_text(text, f"prompt {index}")
+    yield Prompt(id=f"inline/{index}", index=index, content=content)
+
+
+def _from_file(path: str) -> Iterator[Prompt]:
+  text = _text(path)
+  if text.lstrip()[:1] == "[":
+    for index, record in enumerate(_parse(text, path)):
+      yield _prompt(record, index, f"{path} entry {index + 1}")
+    return
+  # Only \n ends a line: JSON strings may hold the other separators raw.
+  for index, line in enumerate(text.split("\n")):
+    if line.strip():
+      where = f"{path} line {index + 1}"
+      yield _prompt(_parse(line, where), index, where)
+
+
+def _from_dataset(source: str) -> Iterator[Prompt]:
+  import datasets
+
+  name, split, column = f"{source}::".split(":")[1:4]
+  try:
+    rows = datasets.load_dataset(name, split=split or None)
+  except Exception as error:  # The library raises many kinds, some long.
+    reason = " ".join(str(error).split())[:200]
+    raise ValueError(f"data set {name!r} cannot be read: {reason}") from None
+  if isinstance(rows, Mapping):
+    if len(rows) != 1:
+      splits = ", ".join(map(str, rows))
+      raise ValueError(
+        f"data set {name!r} has the splits {splits}: datasets:NAME:SPLIT"
+      )
+    (rows,) = rows.values()
+  if column and column not in rows.column_names:
+    known = ", ".join(rows.column_names)
+    raise ValueError(f"data set {name!r} has no column {column!r}: {known}")
+  for index, row in enumerate(rows):
+    where = f"data set {name!r} row {index + 1}"
+    yield _prompt(_column(row, column) if column else row, index, where)
+
+
+def _column(row: Mapping[str, Any], column: str) -> dict[str, Any]:
+  """A row as an object of the file format, with `column` as its prompt."""
+  value = row[column]
+  first = value[0] if isinstance(value, list) and value else None
+  field = "turns" if isinstance(first, str) else "prompt"
+  if isinstance(first, Mapping) and "from" in first:
+    field = "conversations"
+  others = ("id", "question_id", "category", "group", "reference")
+  return {name: row.get(name) for name in others} | {field: value}
+
+
+def _prompt(record: Any, index: int, where: str) -> Prompt:
+  """One object of the file format as a prompt."""
+  if not isinstance(record, Mapping):
+    raise ValueError(f"{where}: not a JSON object but {record!r:.60}")
+  names = (record.get(name) for name in ("id", "question_id"))
+  name = next((n for n in names if n is not None), index)
+  category = str(record.get("category") or "")
+  content = _content(record, where)
+  reference = record.get("reference")
+  return Prompt(
+    id=str(name),
+    index=index,
+    category=category,
+    group=str(record.get("group") or category or "all"),
+    **({} if reference is None else {"reference": reference}) | content,
+  )
+
+
+def _content(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+  """The fields of Prompt that say what is asked."""
+  if record.get("messages") is not None:
+    return _conversation(record["messages"], where)
+  if record.get("conversations") is not None:
+    return _conversation(_sharegpt(record["conversations"], where), where)
+  turns, prompt = record.get("turns"), record.get("prompt")
+  if isinstance(prompt, list):
+    return _conversation(prompt, where)
+  if turns is None and prompt is None:
+    raise ValueError(
+      f"{where}: none of the fields messages, conversations, turns, prompt"
+    )
+  if turns is None:
+    turns = [prompt]
+  if not isinstance(turns, list) or not turns:
+    raise ValueError(f"{where}: turns is {turns!r:.60}, not a list of texts")
+  first, *later = (_checked_text(turn, where) for turn in turns)
+  if prompt not in (None, first):
+    raise ValueError(f"{where}: prompt and turns[0] differ: leave one out")
+  return {"content": first, "later_turns": tuple(later)}
+
+
+def _conversation(messages: Any, where: str) -> dict[str, Any]:
+  try:
+    chat.check_messages(messages)
+  except ValueError as error:
+    raise ValueError(f"{where}: {error}") from None
+  asked = [i for i, m in enumerate(messages) if m["role"] == "user"]
+  if not asked:
+    raise ValueError(f"{where}: no message of the user")
+  last = asked[-1]
+  _checked_text(messages[last]["content"], where)
+  content: dict[str, Any] = {"content": tuple(messages[: last + 1])}
+  if last + 1 < len(messages):
+    content["reference"] = messages[last + 1]["content"]
+  return content
+
+
+def _sharegpt(conversation: Any, where: str) -> list[dict[str, Any]]:
+  messages = []
+  for turn in conversation:
+    speaker = turn.get("from") if isinstance(turn, Mapping) else turn
+    if speaker not in _SHAREGPT_ROLES:
+      known = ", ".join(_SHAREGPT_ROLES)
+      raise ValueError(f"{where}: from is {speaker!r:.60}, not one of {known}")
+    content = turn.get("value")
+    messages.append({"role": _SHAREGPT_ROLES[speaker], "content": content})
+  return messages
+
+
+def _checked_text(text: Any, where: str) -> str:
+  if not isinstance(text, str):
+    raise ValueError(f"{where}: {text!r:.60} is not text")
+  if not text.strip():
+    raise ValueError(f"{where}: empty text: give at least one word")
+  return text
+
+
+def _check_unique(prompts: list[Prompt]) -> list[Prompt]:
+  seen: dict[str, Prompt] = {}
+  for prompt in prompts:
+    other = seen.setdefault(prompt.id, prompt)
+    if other is not prompt:
+      lines = f"{other.index + 1} and {prompt.index + 1}"
+      raise ValueError(
+        f"id {prompt.id!r} stands on lines {lines}: make it unique"
+      )
+  return prompts
+
+
+def _select(prompts: Sequence[Prompt], ids: Sequence[str]) -> list[Prompt]:
+  known = {prompt.id: prompt for prompt in prompts}
+  unknown = [name for name in ids if name not in known]
+  if unknown:
+    shown = ", ".join(map(repr, unknown[:3]))
+    raise ValueError(f"{len(unknown)} ids are not among the prompts: {shown}")
+  if not ids:
+    raise ValueError("empty list of ids: name at least one prompt, or none")
+  repeated = [name for i, name in enumerate(ids) if name in ids[:i]]
+  if repeated:
+    raise ValueError(f"id {repeated[0]!r} is listed twice")
+  return [known[name] for name in ids]
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+  """A whole text file, unpacked if it is packed."""
+  path = os.fspath(path)
+  if not os.path.isfile(path):
+    raise FileNotFoundError(f"no file {path!r}: check the path of the prompts")
+  try:
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+      return file.read().decode("utf-8")
+  except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+    raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _parse(text: str, where: str) -> Any:
+  try:
+    return json.loads(text)
+  except (ValueError, RecursionError) as error:
+    raise ValueError(f"{where}: malformed JSON: {error}") from None

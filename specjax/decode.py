@@ -1,0 +1,181 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The decoding loop: rounds until every row has ended.
+
+Plain decoding is the empty draft. jit stands here and nowhere below.
+
+Axis letters: B batch, S token slots, N prompt tokens.
+"""
+
+from collections.abc import Iterator
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from specjax import cache as cache_lib
+from specjax import prefill as prefill_lib
+from specjax import sampling as sampling_lib
+from specjax import step as step_lib
+from specjax import types
+
+
+def run(
+  target: types.Model,
+  drafter: types.Drafter,
+  verifier: types.Verifier,
+  state: types.DecodeState,
+  sampling: sampling_lib.Sampling,
+  policy: types.Policy,
+  stop: types.Stop,
+  rounds: jax.Array,
+) -> types.DecodeState:
+  """At most `rounds` rounds, fewer when every row ends before."""
+
+  def unfinished(carry):
+    done, state = carry
+    return (done < rounds) & ~jnp.all(state.done)
+
+  def body(carry):
+    done, state = carry
+    state, _ = step_lib.step(
+      target, drafter, verifier, state, sampling, policy, stop
+    )
+    return done + 1, state
+
+  return jax.lax.while_loop(unfinished, body, (jnp.int32(0), state))[1]
+
+
+@functools.partial(jax.jit, static_argnames=("capacity", "chunk"))
+def start(
+  target: types.Model,
+  drafter: types.Drafter,
+  prompt: jax.Array,
+  prompt_lengths: jax.Array,
+  keys: jax.Array,
+  sampling: sampling_lib.Sampling,
+  policy: types.Policy,
+  stop: types.Stop,
+  *,
+  capacity: int,
+  chunk: int = prefill_lib.CHUNK,
+) -> types.DecodeState:
+  """A state that has read the prompts [B, N]; compiled."""
+  state = prefill_lib.init_state(
+    target, drafter, policy, keys, sampling, capacity
+  )
+  return prefill_lib.prefill(
+    target, drafter, state, prompt, prompt_lengths, stop.limit, chunk
+  )
+
+
+# The state is donated: call `advance` with the newest state only.
+advance = jax.jit(run, donate_argnames=("state",))
+prefill = jax.jit(
+  prefill_lib.prefill, donate_argnames=("state",), static_argnames=("chunk",)
+)
+
+
+def decode(
+  target: types.Model,
+  drafter: types.Drafter,
+  verifier: types.Verifier,
+  prompt: jax.Array,
+  prompt_lengths: jax.Array,
+  keys: jax.Array,
+  sampling: sampling_lib.Sampling,
+  policy: types.Policy,
+  stop: types.Stop,
+  *,
+  capacity: int,
+  chunk: int = prefill_lib.CHUNK,
+) -> types.DecodeState:
+  """Answers prompts [B, N] to their end: two compiled programs, no host trips.
+
+  Lossless when the verifier is.
+
+  Args:
+    target: the model that answers.
+    drafter: proposes tokens.
+    verifier: decides what is kept.
+    prompt: token ids, the first `prompt_lengths` [B] of each row valid.
+    prompt_lengths: at least 1 each.
+    keys: [B], see `streams.row_keys`.
+    sampling: settings of each row.
+    policy: how many tokens to draft.
+    stop: when rows end.
+    capacity: token slots of a row.
+    chunk: width of a prompt chunk.
+
+  Raises:
+    ValueError: before tracing, when the capacity cannot hold the longest
+      answer, or a chain rule was given a tree.
+  """
+  check(target, drafter, verifier, prompt_lengths, stop, capacity)
+  state = start(
+    target,
+    drafter,
+    prompt,
+    prompt_lengths,
+    keys,
+    sampling,
+    policy,
+    stop,
+    capacity=capacity,
+    chunk=chunk,
+  )
+  return advance(
+    target, drafter, verifier, state, sampling, policy, stop, capacity
+  )
+
+
+def stream(
+  target: types.Model,
+  drafter: types.Drafter,
+  verifier: types.Verifier,
+  state: types.DecodeState,
+  sampling: sampling_lib.Sampling,
+  policy: types.Policy,
+  stop: types.Stop,
+  rounds: int = 1,
+) -> Iterator[types.DecodeState]:
+  """Yields the state after every `rounds` rounds; the same tokens as `decode`.
+
+  Each yielded state is donated to the next round: read it, do not keep it. The
+  caller may send back a changed state (rows ended by a stop string).
+  """
+  while not bool(np.all(state.done)):
+    state = advance(
+      target, drafter, verifier, state, sampling, policy, stop, rounds
+    )
+    changed = yield state
+    if changed is not None:
+      state = changed
+
+
+def check(
+  target: types.Model,
+  drafter: types.Drafter,
+  verifier: types.Verifier,
+  prompt_lengths: jax.Array,
+  stop: types.Stop,
+  capacity: int,
+) -> None:
+  """Refuses what cannot work, on host values, before anything is traced.
+
+  Raises:
+    ValueError: one line that names the numbers and the fix.
+  """
+  cache_lib.check_capacity(
+    np.asarray(prompt_lengths),
+    np.asarray(stop.limit),
+    drafter.num_nodes + 1,
+    capacity,
+    target.max_position,
+  )
+  if verifier.chain_only and drafter.max_depth != drafter.num_nodes:
+    raise ValueError(
+      f"{type(verifier).__name__} takes chains only, and "
+      f"{type(drafter).__name__} drafts trees: use the coupled verifier"
+    )

@@ -1,0 +1,178 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From a model's name to a model: where weights come from.
+
+A name is one of
+  a folder with config.json and safetensors files, or a .gguf file;
+  wheel:distribution==version/path/in/wheel#sha256=HEX (see `wheels`);
+  hf:owner/name@revision, a repository of the Hugging Face hub;
+  a preset, the name of a file in configs/models, which stands for one of the
+  two kinds above and fixes the content by its hash.
+A folder or file that has a preset's name is written ./name.
+"""
+
+import dataclasses
+import difflib
+import importlib.util
+import os
+import pathlib
+import re
+from typing import Any
+
+from specjax import tokenizers
+from specjax.models import gguf, huggingface, weights, wheels
+from specjax.models.model import Model
+
+PRESETS = pathlib.Path(__file__).parents[2] / "configs" / "models"
+
+_HUB_NAME = re.compile(
+  r"hf:(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)"
+  r"(?:@(?P<revision>[A-Za-z0-9][\w./-]*))?"
+)
+# Weights, configuration and tokenizer of the top folder, nothing that runs.
+_HUB_FILES = ("*.safetensors", "*.json", "*.jinja")
+_HUB_IGNORED = ("*/*",)
+_PRESET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A model on this machine.
+
+  Attributes:
+    kind: "folder" (Hugging Face) or "gguf".
+    path: the folder or file.
+    description: what a record of a run says about its origin; with a preset
+      or the hub, it fixes the content.
+  """
+
+  kind: str
+  path: pathlib.Path
+  description: str
+
+
+def resolve(name: str | os.PathLike[str]) -> Source:
+  """Finds a model by name, and fetches it if need be.
+
+  Raises:
+    FileNotFoundError: a path that does not exist.
+    ValueError: a name of no kind, or content that is not what it says.
+  """
+  name = os.fspath(name)
+  if name.startswith("wheel:"):
+    return Source("gguf", wheels.fetch(wheels.parse(name)), name)
+  if name.startswith("hf:"):
+    return _fetch_from_hub(name)
+  preset = _preset_file(name)
+  if preset is not None:
+    return resolve(_read_preset(preset).source)
+  path = pathlib.Path(os.path.expanduser(name))
+  if name and path.is_dir():
+    return Source("folder", path, str(path))
+  if path.is_file():
+    return _local_file(path)
+  if "/" in name or "\\" in name or path.suffix in (".gguf", ".safetensors"):
+    raise FileNotFoundError(f"model {name!r}: there is no such file or folder")
+  raise ValueError(f"unknown model {name!r}: {_suggestion(name)}")
+
+
+def load(
+  name: str | os.PathLike[str] | Source, dtype: Any = "float32"
+) -> tuple[Model, tokenizers.Tokenizer]:
+  """Loads a model and its tokenizer.
+
+  Args:
+    name: a name (see above) or what `resolve` made of it.
+    dtype: of the parameters: float32, bfloat16 or float16. Quantised weights
+      are dequantised to it.
+
+  Returns:
+    The model, which gives no probability to ids that the tokenizer does not
+    know, and the tokenizer.
+  """
+  weights.parse_dtype(dtype)  # A wrong one must not cost a download.
+  source = name if isinstance(name, Source) else resolve(name)
+  if source.kind == "gguf":
+    config, params, metadata = gguf.load(source.path, dtype)
+    tokenizer = tokenizers.from_gguf(metadata)
+  else:
+    config, params, _ = huggingface.load(source.path, dtype)
+    tokenizer = tokenizers.from_folder(source.path)
+  model = Model.from_params(config, params, num_tokens=tokenizer.num_tokens)
+  return model, tokenizer
+
+
+def fingerprint(model: Model) -> str:
+  """sha256 of the model's parameters, see `weights.fingerprint`."""
+  return weights.fingerprint(model.params)
+
+
+def _local_file(path: pathlib.Path) -> Source:
+  if path.suffix == ".gguf":
+    return Source("gguf", path, str(path))
+  if path.suffix in _PICKLES:
+    raise ValueError(
+      f"{path.name} is a pickle, which could run code and is never read: use "
+      "safetensors or GGUF"
+    )
+  if path.suffix == ".safetensors":
+    raise ValueError(
+      f"{path.name} alone is not a model: name its folder, which has "
+      "config.json and the tokenizer"
+    )
+  raise ValueError(f"{path.name}: a model is a folder or a .gguf file")
+
+
+def _preset_file(name: str) -> pathlib.Path | None:
+  """The preset's file; dots and dashes of a name are underscores there."""
+  if not _PRESET_NAME.fullmatch(name):
+    return None
+  path = PRESETS / (re.sub(r"[.-]", "_", name) + ".py")
+  return path if path.is_file() else None
+
+
+def _read_preset(path: pathlib.Path) -> Any:
+  spec = importlib.util.spec_from_file_location(path.stem, path)
+  if spec is None or spec.loader is None:
+    raise ValueError(f"preset {path} cannot be imported")
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config()
+
+
+def _suggestion(name: str) -> str:
+  names = [_read_preset(path).name for path in sorted(PRESETS.glob("*.py"))]
+  close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+  if close:
+    return f"did you mean {close[0]!r}?"
+  return (
+    "name a folder, a .gguf file, wheel:..., hf:owner/name@revision or a "
+    f"preset ({', '.join(names) or 'none found in ' + str(PRESETS)})"
+  )
+
+
+def _fetch_from_hub(name: str) -> Source:
+  match = _HUB_NAME.fullmatch(name)
+  if match is None:
+    raise ValueError(f"{name!r} is not hf:owner/name@revision")
+  repository, revision = match["repository"], match["revision"] or "main"
+  import huggingface_hub
+
+  try:
+    folder = huggingface_hub.snapshot_download(
+      repository,
+      revision=revision,
+      allow_patterns=list(_HUB_FILES),
+      ignore_patterns=list(_HUB_IGNORED),
+    )
+  except (OSError, ValueError) as error:
+    # The first line says what is wrong; the rest is advice and addresses.
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    raise ValueError(
+      f"cannot fetch {name!r} from the hub ({reason}): check name, revision, "
+      "access and network"
+    ) from None
+  # A snapshot lies in a folder that is named by its commit.
+  path = pathlib.Path(folder)
+  return Source("folder", path, f"hf:{repository}@{path.name}")

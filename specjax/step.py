@@ -1,0 +1,154 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One round: draft, verify, commit.
+
+It knows the protocols only; target, drafter, verifier and policy are arguments.
+
+Axis letters: B batch, T nodes, W = T + 1 slots, P path length, S token slots,
+V vocabulary.
+"""
+
+from flax import struct
+import jax
+import jax.numpy as jnp
+
+from specjax import sampling as sampling_lib
+from specjax import stopping, tree, types
+from specjax import streams as streams_lib
+
+
+@struct.dataclass
+class Round:
+  """What happened in one round, for those who look closer (traces, proofs)."""
+
+  draft: types.Draft
+  acceptance: types.Acceptance
+  log_p: jax.Array  # [B, W, V] the target's law at each slot
+  logits: jax.Array  # [B, W, V]
+
+
+def step(
+  target: types.Model,
+  drafter: types.Drafter,
+  verifier: types.Verifier,
+  state: types.DecodeState,
+  sampling: sampling_lib.Sampling,
+  policy: types.Policy,
+  stop: types.Stop,
+) -> tuple[types.DecodeState, Round]:
+  """One round for every row; rows that are done stay as they are."""
+  streams = streams_lib.Streams(state.keys, state.round, sampling.is_greedy)
+  draft, drafter_state, cache, length = _propose(
+    target, drafter, verifier, state, sampling, policy, stop, streams
+  )
+  output, ancestors = _forward(target, state, draft, cache)
+  history = state.history
+  if history is not None:
+    block = jnp.concatenate([_root(state), draft.tokens], axis=1)
+    history = history.on_tree(block, ancestors)
+  log_p = sampling_lib.log_probs(output.logits, sampling, history)
+  uniforms = verifier.draw(streams, state.lengths, draft)
+  acceptance = verifier.verify(log_p, draft, uniforms)
+  # The logsumexp is finite exactly when no logit is NaN and one is finite.
+  total = jax.nn.logsumexp(output.logits, axis=-1)
+  total = jnp.take_along_axis(total, acceptance.path, axis=1)
+  acceptance, reason = stopping.cut(
+    acceptance, state, stop, ~jnp.isfinite(total)
+  )
+  chosen = jax.vmap(lambda x, path, token: x[path, token])(
+    output.logits, acceptance.path, acceptance.tokens
+  )
+  view = types.View(output, draft, acceptance)
+  state = _commit(state, view, reason, chosen - total)
+  state = state.replace(
+    drafter=drafter.observe(drafter_state, _block(view), view),
+    policy=policy.update(state.policy, acceptance, length),
+  )
+  return state, Round(draft, acceptance, log_p, output.logits)
+
+
+def _propose(target, drafter, verifier, state, sampling, policy, stop, streams):
+  """The draft, cut to what the policy wants and the row still needs."""
+  left = stop.limit - (state.lengths - state.prompt_lengths)
+  # The target adds a token of its own, so one less is drafted than is left.
+  length = jnp.clip(policy.draft_length(state.policy), 0, left - 1)
+  length = jnp.where(state.done, 0, length)
+  context = types.Context(
+    tokens=state.tokens,
+    lengths=state.lengths,
+    history=state.history,
+    sampling=sampling,
+    noise=verifier.noise(streams, target.vocab_size),
+    draft_length=length,
+    cache=state.cache,
+    policy=policy,
+    policy_state=state.policy,
+  )
+  draft, drafter_state, cache = drafter.propose(state.drafter, context)
+  return tree.truncate(draft, length), drafter_state, cache, length
+
+
+def _root(state):
+  """[B, 1] the newest committed token."""
+  return jnp.take_along_axis(
+    state.tokens, jnp.maximum(state.lengths[:, None] - 1, 0), axis=1
+  )
+
+
+def _forward(target, state, draft, cache):
+  """The target's pass over root and nodes, and who sees whom."""
+  block = jnp.concatenate([_root(state), draft.tokens], axis=1)
+  depth, ancestors = tree.layout(draft)
+  if draft.is_chain:
+    return target(block, cache), ancestors
+  positions = state.lengths[:, None] - 1 + depth
+  return target(block, cache, positions, ancestors), ancestors
+
+
+def _block(view):
+  """The kept tokens, each with the hidden that predicted it."""
+
+  def at_path(x):
+    return jnp.take_along_axis(x, view.acceptance.path[:, :, None], axis=1)
+
+  features = view.output.features
+  return types.Block(
+    view.acceptance.tokens,
+    at_path(view.output.hidden),
+    None if features is None else at_path(features),
+    view.acceptance.count,
+  )
+
+
+def _commit(state, view, reason, log_probs):
+  """The state after a round; a row that was done is returned as it was."""
+  acceptance, draft = view.acceptance, view.draft
+  active = ~state.done
+  capacity = state.tokens.shape[1]
+  steps = jnp.arange(acceptance.tokens.shape[1])
+  kept = steps < acceptance.count[:, None]
+  index = jnp.where(kept, state.lengths[:, None] + steps, capacity)
+  write = jax.vmap(lambda x, i, new: x.at[i].set(new, mode="drop"))
+  history = state.history
+  if history is not None:
+    history = history.extend(acceptance.tokens, kept)
+  at = jnp.where(active, state.stats.rounds, capacity)
+  stats = types.Stats(
+    rounds=state.stats.rounds + active,
+    emitted=write(state.stats.emitted, at, acceptance.count),
+    drafted=write(state.stats.drafted, at, tree.drafted_depth(draft)),
+    accepted=write(state.stats.accepted, at, acceptance.accepted),
+    rejected=write(state.stats.rejected, at, acceptance.rejected),
+  )
+  path = None if draft.is_chain else acceptance.path
+  return state.replace(
+    tokens=write(state.tokens, index, acceptance.tokens),
+    log_probs=write(state.log_probs, index, log_probs),
+    lengths=state.lengths + acceptance.count,
+    done=state.done | (reason != stopping.Reason.RUNNING),
+    reason=reason,
+    history=history,
+    cache=view.output.cache.commit(path, acceptance.count),
+    round=state.round + active,
+    stats=stats,
+  )

@@ -1,0 +1,154 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A vocabulary: token texts, their exact bytes, the encoder, and back to text.
+
+Two spellings are known. Byte-level BPE (GPT-2, Llama 3, SmolLM2) writes every
+byte as one character of a fixed alphabet. SentencePiece BPE with byte fallback
+(Llama 2) writes text with a visible space and has tokens such as <0x0A>.
+"""
+
+import codecs
+from collections.abc import Iterable, Mapping
+import dataclasses
+import functools
+import json
+from typing import Any
+
+SPACE = "\u2581"  # SentencePiece's visible space.
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Vocabulary:
+  """Token texts by id and the rules that make ids of text.
+
+  Attributes:
+    encoder: a `tokenizers.Tokenizer` of the Rust library.
+    tokens: the text of each id, as the vocabulary spells it ("" for a hole).
+    byte_level: spelled in the byte-level alphabet, else SentencePiece's way.
+    added_ids: ids spelled as plain text: special and user-defined tokens.
+    special_ids: those of them that are marks and no text.
+    prefix_space: encoding puts a space in front, so decoding takes one away.
+  """
+
+  encoder: Any = dataclasses.field(repr=False)
+  tokens: tuple[str, ...] = dataclasses.field(repr=False)
+  byte_level: bool
+  added_ids: frozenset[int] = dataclasses.field(repr=False)
+  special_ids: frozenset[int] = dataclasses.field(repr=False)
+  prefix_space: bool
+
+  def token_bytes(self, token: int) -> bytes:
+    """The exact bytes that an id stands for."""
+    if not 0 <= token < len(self.tokens):
+      raise ValueError(
+        f"id {token} is not one of the {len(self.tokens)} known tokens"
+      )
+    text = self.tokens[token]
+    if token in self.added_ids:
+      return _utf8(text)
+    return _byte_level(text) if self.byte_level else _sentencepiece(text)
+
+
+class Detokenizer:
+  """Turns ids into text as soon as the text is whole.
+
+  A character spread over several tokens is held back until its last byte is
+  there. One for each answer.
+  """
+
+  def __init__(self, words: Vocabulary, skip_special: bool = True):
+    self._words = words
+    self._skipped = words.special_ids if skip_special else frozenset()
+    self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    self._strip = words.prefix_space
+
+  def push(self, ids: Iterable[int]) -> str:
+    """The text that these ids complete, possibly empty."""
+    data = b"".join(
+      self._words.token_bytes(token)
+      for token in map(int, ids)
+      if token not in self._skipped
+    )
+    return self._without_prefix(self._decoder.decode(data))
+
+  def flush(self) -> str:
+    """What is left: U+FFFD for a character that never was finished."""
+    return self._without_prefix(self._decoder.decode(b"", final=True))
+
+  def _without_prefix(self, text: str) -> str:
+    if text and self._strip:
+      self._strip = False
+      return text.removeprefix(" ")
+    return text
+
+
+@functools.cache
+def byte_alphabet() -> Mapping[str, int]:
+  """The byte of each character of the byte-level alphabet.
+
+  Printable Latin-1 characters stand for themselves; the other 68 bytes take the
+  code points from 256 on, in order (so a space is U+0120).
+  """
+  printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+  rest = [byte for byte in range(256) if byte not in printable]
+  alphabet = {chr(byte): byte for byte in printable}
+  alphabet.update({chr(256 + n): byte for n, byte in enumerate(rest)})
+  return alphabet
+
+
+def _utf8(text: str) -> bytes:
+  return text.encode("utf-8", "surrogatepass")
+
+
+def _byte_level(text: str) -> bytes:
+  alphabet = byte_alphabet()
+  if all(character in alphabet for character in text):
+    return bytes(alphabet[character] for character in text)
+  return _utf8(text)
+
+
+def _sentencepiece(text: str) -> bytes:
+  if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
+    digits = text[3:5]
+    if all(digit in "0123456789ABCDEFabcdef" for digit in digits):
+      return bytes.fromhex(digits)
+  return _utf8(text.replace(SPACE, " "))
+
+
+def from_json(text: str) -> Vocabulary:
+  """The vocabulary of a tokenizer.json.
+
+  Raises:
+    ValueError: no tokenizer.json, or a kind that has no exact bytes.
+  """
+  import tokenizers
+
+  try:
+    stated = json.loads(text)
+    encoder = tokenizers.Tokenizer.from_str(text)
+  except Exception as error:  # The Rust library raises bare exceptions.
+    raise ValueError(
+      f"not a tokenizer: {' '.join(str(error).split())}"
+    ) from None
+  # Settings of a training run; here they would cut prompts short.
+  encoder.no_truncation()
+  encoder.no_padding()
+  decoder = json.dumps(stated.get("decoder"))
+  byte_level = '"ByteLevel"' in decoder
+  if not byte_level and '"ByteFallback"' not in decoder:
+    raise ValueError(
+      f"decoder {decoder:.80} is neither byte-level nor with byte fallback"
+    )
+  ids = encoder.get_vocab(with_added_tokens=True)
+  tokens = [""] * (max(ids.values(), default=-1) + 1)
+  for token, index in ids.items():
+    tokens[index] = token
+  added = encoder.get_added_tokens_decoder()
+  return Vocabulary(
+    encoder=encoder,
+    tokens=tuple(tokens),
+    byte_level=byte_level,
+    added_ids=frozenset(added),
+    special_ids=frozenset(i for i, token in added.items() if token.special),
+    prefix_space='"Strip"' in decoder,
+  )
