@@ -22,22 +22,38 @@ from specjax.verifiers import coupled
 Prompt = str | Sequence[dict[str, str]] | Sequence[int]
 
 
-def encode(tokenizer: tokenizers.Tokenizer, prompt: Prompt) -> list[int]:
-  """Token ids of a prompt.
+def encode(
+  tokenizer: tokenizers.Tokenizer, prompts: Sequence[Prompt]
+) -> list[list[int]]:
+  """Token ids of prompts.
 
   A text becomes one user message where the model has a chat template; messages
   are rendered with it; token ids are taken as they are.
+
+  Raises:
+    ValueError: there is no prompt, or one is empty.
   """
+  if not prompts:
+    raise ValueError("there is no prompt: give at least one")
+  empty_ones = [i for i, prompt in enumerate(prompts) if len(prompt) == 0]
+  if empty_ones:
+    raise ValueError(f"prompt {empty_ones[0]} is empty: give it some text")
+  if tokenizer.chat_template is not None:
+    prompts = [
+      [{"role": "user", "content": p}] if isinstance(p, str) else p
+      for p in prompts
+    ]
+  # All chats at once: each call of the template sandbox has its price.
+  chats = [p for p in prompts if isinstance(p[0], dict)]
+  encoded = iter(tokenizer.encode_chats(chats) if chats else [])
+  return [_ids(tokenizer, prompt, encoded) for prompt in prompts]
+
+
+def _ids(tokenizer, prompt, encoded):
   if isinstance(prompt, str):
-    if not prompt:
-      raise ValueError("a prompt is empty: give it some text")
-    if tokenizer.chat_template is None:
-      return tokenizer.encode(prompt)
-    return tokenizer.encode_chat([{"role": "user", "content": prompt}])
-  if len(prompt) and isinstance(prompt[0], dict):
-    return tokenizer.encode_chat(prompt)
-  if len(prompt) == 0:
-    raise ValueError("a prompt is empty: give it some tokens")
+    return tokenizer.encode(prompt)
+  if isinstance(prompt[0], dict):
+    return next(encoded)
   return [int(token) for token in prompt]
 
 
@@ -87,7 +103,7 @@ def generate(
     tuple(stop),
     seed=seed,
   )
-  ids = [encode(tokenizer, prompt) for prompt in _as_list(prompts)]
+  ids = encode(tokenizer, _as_list(prompts))
   batch_size = len(ids) if batch_size is None else batch_size
   return list(
     answer_all(model, tokenizer, method, settings, ids, batch_size=batch_size)
@@ -148,7 +164,5 @@ def _as_list(prompts: Any) -> list[Prompt]:
   if isinstance(prompts, str):
     return [prompts]
   prompts = list(prompts)
-  if not prompts:
-    raise ValueError("there is no prompt: give at least one")
-  single = isinstance(prompts[0], dict | int | np.integer)
+  single = bool(prompts) and isinstance(prompts[0], dict | int | np.integer)
   return [prompts] if single else prompts

@@ -20,8 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 
-@struct.dataclass
-class KVCache:
+class KVCache(struct.PyTreeNode):
   """Keys and values of every layer, per-row lengths.
 
   Attributes:

@@ -18,7 +18,7 @@ from specjax import cache as cache_lib
 from specjax import prefill as prefill_lib
 from specjax import sampling as sampling_lib
 from specjax import step as step_lib
-from specjax import types
+from specjax import tree, types
 
 
 def run(
@@ -39,12 +39,47 @@ def run(
 
   def body(carry):
     done, state = carry
-    state, _ = step_lib.step(
-      target, drafter, verifier, state, sampling, policy, stop
-    )
+    state = _round(target, drafter, verifier, state, sampling, policy, stop)
     return done + 1, state
 
   return jax.lax.while_loop(unfinished, body, (jnp.int32(0), state))[1]
+
+
+def _round(target, drafter, verifier, state, sampling, policy, stop):
+  """One round at the narrowest compiled width that holds its draft.
+
+  The choice is made by loops that run once or not at all: `lax.cond` around a
+  cache would copy it.
+  """
+  state, draft = step_lib.propose(
+    target, drafter, verifier, state, sampling, policy, stop
+  )
+  needed = jnp.max(draft.count)
+  below = -1
+  for nodes in _widths(policy, draft):
+
+    def verify(carry, nodes=nodes):
+      _, state = carry
+      narrow = tree.narrow(draft, nodes)
+      state, _ = step_lib.verify(
+        target, drafter, verifier, state, sampling, policy, stop, narrow
+      )
+      return jnp.bool_(False), state
+
+    is_width = (needed > below) & (needed <= nodes)
+    _, state = jax.lax.while_loop(
+      lambda carry: carry[0], verify, (is_width, state)
+    )
+    below = nodes
+  return state
+
+
+def _widths(policy: types.Policy, draft: types.Draft) -> list[int]:
+  """Node counts that get a program of their own, ascending; T is the last."""
+  nodes = draft.tokens.shape[1]
+  return [
+    w for w in sorted(policy.widths) if w < nodes and (draft.is_chain or w == 0)
+  ] + [nodes]
 
 
 @functools.partial(jax.jit, static_argnames=("capacity", "chunk"))
@@ -158,7 +193,7 @@ def check(
   target: types.Model,
   drafter: types.Drafter,
   verifier: types.Verifier,
-  prompt_lengths: jax.Array,
+  prompt_lengths: jax.Array | np.ndarray,
   stop: types.Stop,
   capacity: int,
 ) -> None:

@@ -6,31 +6,38 @@ A policy never sees the drawn token of the position it decides on, and no
 clock, so that it cannot bend the output law of any rule.
 """
 
-import dataclasses
 from typing import Any
 
+from flax import struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from specjax import types
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Fixed:
-  """The same draft length in every round; 0 is plain decoding."""
+class Fixed(struct.PyTreeNode):
+  """The same draft length in every round; 0 is plain decoding.
 
-  length: int
+  Attributes:
+    length: tokens to draft; a leaf, so that one trace serves all lengths.
+    widths: drafts of at most so many tokens run in a narrower program. The
+      default is one node: a block of two rows is nearly as cheap as one, and
+      its arithmetic is that of wider blocks.
+  """
+
+  length: int | jax.Array
+  widths: tuple[int, ...] = struct.field(pytree_node=False, default=(1,))
 
   def __post_init__(self):
-    if self.length < 0:
+    # Inside a trace the value is unknown, and was checked outside.
+    if isinstance(self.length, int | np.integer) and self.length < 0:
       raise ValueError(
         f"draft length {self.length} is negative: use 0 for plain decoding "
         "or a positive number of tokens"
       )
 
   def init(self, batch: int) -> jax.Array:
-    # A leaf, so that one trace serves other lengths of the same batch.
     return jnp.full((batch,), self.length, jnp.int32)
 
   def draft_length(self, state: jax.Array) -> jax.Array:

@@ -130,7 +130,7 @@ def _append(state, tokens, counts, limit):
   lengths = state.lengths + counts
   history = state.history
   if history is not None:
-    valid = jnp.arange(tokens.shape[1]) < counts[:, None]
+    valid = jnp.arange(tokens.shape[1])[None] < counts[:, None]
     history = history.extend(tokens, valid)
   done = limit <= 0
   return state.replace(
@@ -150,16 +150,16 @@ def _observe_first(target, drafter, state, is_first):
   """The first token was predicted by nothing: a hidden of zeros stands in."""
   tokens = state.tokens[:, :1]
   shapes = jax.eval_shape(target, tokens, state.cache)
-  zeros = lambda x: None if x is None else jnp.zeros(x.shape, x.dtype)
-  block = types.Block(
-    tokens, zeros(shapes.hidden), zeros(shapes.features), is_first.astype(int)
+  hidden, features = jax.tree.map(
+    lambda x: jnp.zeros(x.shape, x.dtype), (shapes.hidden, shapes.features)
   )
+  block = types.Block(tokens, hidden, features, is_first.astype(jnp.int32))
   return drafter.observe(state.drafter, block, None)
 
 
 def _window(tokens, start, width):
   """tokens[b, start[b] : start[b] + width]; past the end 0, never shifted."""
-  index = start[:, None] + jnp.arange(width)
+  index = start[:, None] + jnp.arange(width)[None]
   return jnp.take_along_axis(tokens, index, axis=1, mode="fill", fill_value=0)
 
 

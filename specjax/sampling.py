@@ -20,8 +20,7 @@ import numpy as np
 GREEDY_BELOW = 1e-6  # a temperature under this is 0: logits would overflow
 
 
-@struct.dataclass
-class Sampling:
+class Sampling(struct.PyTreeNode):
   """Settings of each row; None where no row uses one.
 
   Attributes:
@@ -92,8 +91,7 @@ def per_row(sampling: Sampling, batch: int) -> Sampling:
   return Sampling(**arrays)
 
 
-@struct.dataclass
-class History:
+class History(struct.PyTreeNode):
   """How often each token stands in prompt and answer, the root included."""
 
   counts: jax.Array  # [B, ..., V] int32
@@ -206,7 +204,8 @@ def _keep(x, mask):
 
 
 def _one_hot_log(token, vocab):
-  return jnp.where(jnp.arange(vocab) == token[..., None], 0.0, -jnp.inf)
+  hit = jax.nn.one_hot(token, vocab, dtype=bool)
+  return jnp.where(hit, 0.0, -jnp.inf)
 
 
 def _penalise(x, sampling, history):

@@ -107,7 +107,9 @@ def bucket(
   size = SMALLEST_BUCKET
   while size < longest + method.block:
     size *= 2
-  size = min(size, model.max_position + method.block)
+  # A multiple of 128 as well: attention then cuts every cache alike.
+  most = model.max_position + method.block
+  size = min(size, -(-most // SMALLEST_BUCKET) * SMALLEST_BUCKET)
   cache_lib.check_capacity(
     np.array([len(row) for row in ids]),
     np.full(len(ids), settings.max_new_tokens),
@@ -145,32 +147,24 @@ class Session:
     if sampling is None:
       sampling = sampling_lib.per_row(settings.sampling, len(ids))
     self.sampling = jax.tree.map(lambda x: _fill(x, rows), sampling)
-    indices = range(len(ids)) if indices is None else indices
+    index = jnp.asarray(range(len(ids)) if indices is None else indices)
     keys = streams.row_keys(
-      settings.seed, _fill(jnp.asarray(indices), rows), jnp.zeros(rows, int)
+      settings.seed, _fill(index, rows), jnp.zeros(rows, int)
     )
     self._live = len(ids)
     self._cut = False  # an answer was cut after its drafter had seen more
     tokens, counts, self.stop = self._prompts(ids, rows)
-    decode.check(
-      model, method.drafter, method.verifier, counts, self.stop, self.capacity
+    self._check(counts)
+    self._read(
+      decode.start,
+      tokens,
+      counts,
+      keys,
+      self.sampling,
+      self.policy,
+      self.stop,
+      capacity=self.capacity,
     )
-    begin = time.perf_counter()
-    self.state = jax.block_until_ready(
-      decode.start(
-        model,
-        method.drafter,
-        tokens,
-        counts,
-        keys,
-        self.sampling,
-        self.policy,
-        self.stop,
-        capacity=self.capacity,
-      )
-    )
-    self.prefill_seconds = time.perf_counter() - begin
-    self.decode_seconds = 0.0
 
   def prefill(self, ids: Sequence[Sequence[int]]) -> None:
     """Continues every row with further prompt tokens, keeping its cache.
@@ -178,29 +172,29 @@ class Session:
     Raises:
       ValueError: the conversation no longer fits the capacity.
     """
-    tokens, counts, self.stop = self._prompts(ids, self.state.lengths.shape[0])
-    decode.check(
-      self.model,
-      self.method.drafter,
-      self.method.verifier,
-      np.asarray(self.state.lengths) + counts,
-      self.stop,
-      self.capacity,
-    )
+    tokens, counts, self.stop = self._prompts(ids, len(self.state.lengths))
+    self._check(np.asarray(self.state.lengths) + counts)
     if self._cut:
       drafter = self.method.drafter.init(len(counts), self.capacity)
       self.state = self.state.replace(drafter=drafter)
       self._cut = False
+    self._read(decode.prefill, self.state, tokens, counts, self.stop.limit)
+
+  def _check(self, lengths):
+    decode.check(
+      self.model,
+      self.method.drafter,
+      self.method.verifier,
+      lengths,
+      self.stop,
+      self.capacity,
+    )
+
+  def _read(self, program, *args, **settings):
+    """Runs a program that reads prompts, and takes its time."""
     begin = time.perf_counter()
     self.state = jax.block_until_ready(
-      decode.prefill(
-        self.model,
-        self.method.drafter,
-        self.state,
-        tokens,
-        counts,
-        self.stop.limit,
-      )
+      program(self.model, self.method.drafter, *args, **settings)
     )
     self.prefill_seconds = time.perf_counter() - begin
     self.decode_seconds = 0.0

@@ -17,8 +17,7 @@ from specjax import stopping, tree, types
 from specjax import streams as streams_lib
 
 
-@struct.dataclass
-class Round:
+class Round(struct.PyTreeNode):
   """What happened in one round, for those who look closer (traces, proofs)."""
 
   draft: types.Draft
@@ -37,11 +36,53 @@ def step(
   stop: types.Stop,
 ) -> tuple[types.DecodeState, Round]:
   """One round for every row; rows that are done stay as they are."""
-  streams = streams_lib.Streams(state.keys, state.round, sampling.is_greedy)
-  draft, drafter_state, cache, length = _propose(
-    target, drafter, verifier, state, sampling, policy, stop, streams
+  state, draft = propose(
+    target, drafter, verifier, state, sampling, policy, stop
   )
-  output, ancestors = _forward(target, state, draft, cache)
+  return verify(target, drafter, verifier, state, sampling, policy, stop, draft)
+
+
+def propose(
+  target: types.Model,
+  drafter: types.Drafter,
+  verifier: types.Verifier,
+  state: types.DecodeState,
+  sampling: sampling_lib.Sampling,
+  policy: types.Policy,
+  stop: types.Stop,
+) -> tuple[types.DecodeState, types.Draft]:
+  """The draft, cut to what the policy wants and the row still needs."""
+  streams = streams_lib.Streams(state.keys, state.round, sampling.is_greedy)
+  length = _draft_length(policy, state, stop)
+  context = types.Context(
+    tokens=state.tokens,
+    lengths=state.lengths,
+    history=state.history,
+    sampling=sampling,
+    noise=verifier.noise(streams, target.vocab_size),
+    draft_length=length,
+    cache=state.cache,
+    policy=policy,
+    policy_state=state.policy,
+  )
+  draft, drafter_state, cache = drafter.propose(state.drafter, context)
+  state = state.replace(drafter=drafter_state, cache=cache)
+  return state, tree.truncate(draft, length)
+
+
+def verify(
+  target: types.Model,
+  drafter: types.Drafter,
+  verifier: types.Verifier,
+  state: types.DecodeState,
+  sampling: sampling_lib.Sampling,
+  policy: types.Policy,
+  stop: types.Stop,
+  draft: types.Draft,
+) -> tuple[types.DecodeState, Round]:
+  """The target's pass over a draft, and what is kept of it."""
+  streams = streams_lib.Streams(state.keys, state.round, sampling.is_greedy)
+  output, ancestors = _forward(target, state, draft)
   history = state.history
   if history is not None:
     block = jnp.concatenate([_root(state), draft.tokens], axis=1)
@@ -59,33 +100,21 @@ def step(
     output.logits, acceptance.path, acceptance.tokens
   )
   view = types.View(output, draft, acceptance)
+  length = _draft_length(policy, state, stop)
   state = _commit(state, view, reason, chosen - total)
   state = state.replace(
-    drafter=drafter.observe(drafter_state, _block(view), view),
+    drafter=drafter.observe(state.drafter, _block(view), view),
     policy=policy.update(state.policy, acceptance, length),
   )
   return state, Round(draft, acceptance, log_p, output.logits)
 
 
-def _propose(target, drafter, verifier, state, sampling, policy, stop, streams):
-  """The draft, cut to what the policy wants and the row still needs."""
+def _draft_length(policy, state, stop):
+  """[B] what the policy wants, within what the row still needs."""
   left = stop.limit - (state.lengths - state.prompt_lengths)
   # The target adds a token of its own, so one less is drafted than is left.
   length = jnp.clip(policy.draft_length(state.policy), 0, left - 1)
-  length = jnp.where(state.done, 0, length)
-  context = types.Context(
-    tokens=state.tokens,
-    lengths=state.lengths,
-    history=state.history,
-    sampling=sampling,
-    noise=verifier.noise(streams, target.vocab_size),
-    draft_length=length,
-    cache=state.cache,
-    policy=policy,
-    policy_state=state.policy,
-  )
-  draft, drafter_state, cache = drafter.propose(state.drafter, context)
-  return tree.truncate(draft, length), drafter_state, cache, length
+  return jnp.where(state.done, 0, length)
 
 
 def _root(state):
@@ -95,14 +124,14 @@ def _root(state):
   )
 
 
-def _forward(target, state, draft, cache):
+def _forward(target, state, draft):
   """The target's pass over root and nodes, and who sees whom."""
   block = jnp.concatenate([_root(state), draft.tokens], axis=1)
   depth, ancestors = tree.layout(draft)
   if draft.is_chain:
-    return target(block, cache), ancestors
+    return target(block, state.cache), ancestors
   positions = state.lengths[:, None] - 1 + depth
-  return target(block, cache, positions, ancestors), ancestors
+  return target(block, state.cache, positions, ancestors), ancestors
 
 
 def _block(view):
@@ -126,8 +155,8 @@ def _commit(state, view, reason, log_probs):
   active = ~state.done
   capacity = state.tokens.shape[1]
   steps = jnp.arange(acceptance.tokens.shape[1])
-  kept = steps < acceptance.count[:, None]
-  index = jnp.where(kept, state.lengths[:, None] + steps, capacity)
+  kept = steps[None] < acceptance.count[:, None]
+  index = jnp.where(kept, state.lengths[:, None] + steps[None], capacity)
   write = jax.vmap(lambda x, i, new: x.at[i].set(new, mode="drop"))
   history = state.history
   if history is not None:

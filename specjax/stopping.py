@@ -30,7 +30,7 @@ class Reason(enum.IntEnum):
 
 def make_stop(
   eos: Sequence[int],
-  limit: Sequence[int],
+  limit: Sequence[int] | np.ndarray,
   sequences: Sequence[Sequence[int]] = (),
 ) -> types.Stop:
   """Stop rules as arrays.
@@ -144,15 +144,17 @@ def cut(
   """
   steps = jnp.arange(acceptance.tokens.shape[1])
   generated = state.lengths - state.prompt_lengths
-  is_eos = jnp.any(acceptance.tokens[:, :, None] == stop.eos, axis=-1)
-  is_last = (generated[:, None] + steps + 1) >= stop.limit[:, None]
+  is_eos = jnp.any(
+    acceptance.tokens[:, :, None] == stop.eos[None, None], axis=-1
+  )
+  is_last = (generated[:, None] + steps[None] + 1) >= stop.limit[:, None]
   reason = jnp.where(is_last, Reason.LENGTH, Reason.RUNNING)
   if stop.sequences.shape[0]:
     hit = _ends_sequence(acceptance.tokens, state, stop.sequences)
     reason = jnp.where(hit, Reason.STOP, reason)
   reason = jnp.where(is_eos, Reason.EOS, reason)
   reason = jnp.where(bad, Reason.ERROR, reason)
-  valid = steps < acceptance.count[:, None]
+  valid = steps[None] < acceptance.count[:, None]
   stops = (reason != Reason.RUNNING) & valid & ~state.done[:, None]
   any_stop = jnp.any(stops, axis=1)
   first = jnp.argmax(stops, axis=1)
@@ -174,12 +176,14 @@ def cut(
 def _ends_sequence(tokens, state, sequences):
   """[B, P]: a stop sequence [Q, L] ends at this emitted token."""
   length = sequences.shape[1]
-  before = state.lengths[:, None] + jnp.arange(1 - length, 0)  # [B, L - 1]
+  before = state.lengths[:, None] + jnp.arange(1 - length, 0)[None]
   answer = before >= state.prompt_lengths[:, None]
   earlier = jnp.take_along_axis(state.tokens, jnp.maximum(before, 0), axis=1)
   # -2 equals no id and no padding.
   row = jnp.concatenate([jnp.where(answer, earlier, -2), tokens], axis=1)
-  index = jnp.arange(tokens.shape[1])[:, None] + jnp.arange(length)
+  steps = jnp.arange(tokens.shape[1])
+  index = steps[:, None] + jnp.arange(length)[None]
   windows = row[:, index]  # [B, P, L]
-  same = windows[:, :, None] == sequences
-  return jnp.any(jnp.all(same | (sequences == -1), axis=-1), axis=-1)
+  sequences = sequences[None, None]  # [1, 1, Q, L]
+  same = (windows[:, :, None] == sequences) | (sequences == -1)
+  return jnp.any(jnp.all(same, axis=-1), axis=-1)

@@ -35,8 +35,7 @@ def row_keys(seed: int, indices: jax.Array, samples: jax.Array) -> jax.Array:
   return jax.vmap(one)(jnp.asarray(indices), jnp.asarray(samples))
 
 
-@struct.dataclass
-class Streams:
+class Streams(struct.PyTreeNode):
   """The random numbers of one round.
 
   Attributes:
@@ -104,8 +103,7 @@ class Streams:
     return jax.vmap(row)(self.keys, self.round, positions, slots)
 
 
-@struct.dataclass
-class Noise:
+class Noise(struct.PyTreeNode):
   """Gumbel noise for the tokens a drafter proposes, one vector a parent.
 
   Attributes:

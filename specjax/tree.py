@@ -60,6 +60,24 @@ def truncate(draft: types.Draft, length: jax.Array) -> types.Draft:
   return draft.replace(count=jnp.sum(keep, axis=1))
 
 
+def narrow(draft: types.Draft, nodes: int) -> types.Draft:
+  """The first `nodes` slots alone, for rounds whose count fits them.
+
+  A chain stays a chain; of a tree only the empty rest is one, so a tree is cut
+  to nothing or not at all.
+  """
+  if nodes == draft.tokens.shape[1]:
+    return draft
+  log_q = None if draft.log_q is None else draft.log_q[:, :nodes]
+  return types.Draft(
+    draft.tokens[:, :nodes],
+    draft.parents[:, :nodes],
+    log_q,
+    draft.count,
+    max_depth=nodes,
+  )
+
+
 def valid_nodes(draft: types.Draft) -> jax.Array:
   """[B, T] bool: the first `count` nodes."""
   return jnp.arange(draft.tokens.shape[1])[None] < draft.count[:, None]
@@ -79,7 +97,7 @@ def draft_law(draft: types.Draft, vocab: int, dtype) -> jax.Array:
   """log q [B, T, V]: as recorded, or all mass on the tokens as given."""
   if draft.log_q is not None:
     return draft.log_q.astype(dtype)
-  hit = jnp.arange(vocab) == draft.tokens[..., None]
+  hit = jax.nn.one_hot(draft.tokens, vocab, dtype=bool)
   return jnp.where(hit, 0.0, -jnp.inf).astype(dtype)
 
 
@@ -106,6 +124,6 @@ def accept(
   following = jnp.concatenate(
     [path[:, 1:], jnp.zeros((batch, 1), path.dtype)], axis=1
   )
-  index = jnp.where(steps < accepted[:, None], following - 1, nodes)
+  index = jnp.where(steps[None] < accepted[:, None], following - 1, nodes)
   tokens = jnp.take_along_axis(padded, index, axis=1)
   return types.Acceptance(path, tokens, accepted + 1, accepted, rejected)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 KVCache = cache_lib.KVCache
 
 
-@struct.dataclass
-class Output:
+class Output(struct.PyTreeNode):
   """What a model returns for a block."""
 
   logits: jax.Array  # [B, T, V] float32
@@ -40,8 +39,7 @@ class Output:
   cache: KVCache  # the block appended, not committed
 
 
-@struct.dataclass
-class Draft:
+class Draft(struct.PyTreeNode):
   """Proposed tokens, a tree below the last committed token.
 
   Attributes:
@@ -66,8 +64,7 @@ class Draft:
     return self.max_depth == self.tokens.shape[1]
 
 
-@struct.dataclass
-class Acceptance:
+class Acceptance(struct.PyTreeNode):
   """What a round keeps.
 
   Attributes:
@@ -85,8 +82,7 @@ class Acceptance:
   rejected: jax.Array  # [B] bool
 
 
-@struct.dataclass
-class Block:
+class Block(struct.PyTreeNode):
   """Tokens just committed; hidden[i] is what predicted tokens[i]."""
 
   tokens: jax.Array  # [B, W] int32
@@ -95,8 +91,7 @@ class Block:
   count: jax.Array  # [B] int32
 
 
-@struct.dataclass
-class View:
+class View(struct.PyTreeNode):
   """A whole verify pass, for drafters that learn from rejected slots too."""
 
   output: Output
@@ -104,8 +99,7 @@ class View:
   acceptance: Acceptance
 
 
-@struct.dataclass
-class Stop:
+class Stop(struct.PyTreeNode):
   """When a row ends. Data, so one trace serves all.
 
   Attributes:
@@ -119,8 +113,7 @@ class Stop:
   sequences: jax.Array  # [Q, L] int32
 
 
-@struct.dataclass
-class Context:
+class Context(struct.PyTreeNode):
   """What a drafter may know when it proposes: all of it was committed before.
 
   Attributes:
@@ -152,8 +145,7 @@ class Context:
     ]
 
 
-@struct.dataclass
-class Stats:
+class Stats(struct.PyTreeNode):
   """What each round of a row did since its last prompt, first round first."""
 
   rounds: jax.Array  # [B] int32
@@ -163,8 +155,7 @@ class Stats:
   rejected: jax.Array  # [B, S] bool
 
 
-@struct.dataclass
-class DecodeState:
+class DecodeState(struct.PyTreeNode):
   """The carry of the decoding loop."""
 
   tokens: jax.Array  # [B, S] int32 prompt, then answer
@@ -185,8 +176,10 @@ class DecodeState:
 class Model(Protocol):
   """A language model as a pytree: parameters are leaves, the rest is static."""
 
-  vocab_size: int  # V, the width of the logits
-  max_position: int  # positions the model was made for
+  @property
+  def vocab_size(self) -> int: ...  # V, the width of the logits
+  @property
+  def max_position(self) -> int: ...  # positions it was made for
 
   def __call__(
     self,
@@ -228,8 +221,10 @@ class Drafter(Protocol):
   settings are static and its parameters are leaves.
   """
 
-  num_nodes: int  # T
-  max_depth: int  # of the deepest node; T for a chain
+  @property
+  def num_nodes(self) -> int: ...  # T
+  @property
+  def max_depth(self) -> int: ...  # of the deepest node; T for a chain
 
   def init(self, batch: int, capacity: int) -> Any:
     """State before the prompt; `capacity` counts token slots of the target."""
@@ -249,8 +244,10 @@ class Verifier(Protocol):
   before tracing.
   """
 
-  lossless: bool
-  chain_only: bool
+  @property
+  def lossless(self) -> bool: ...
+  @property
+  def chain_only(self) -> bool: ...
 
   def noise(
     self, streams: streams_lib.Streams, vocab: int
@@ -276,7 +273,14 @@ class Verifier(Protocol):
 
 
 class Policy(Protocol):
-  """How many tokens to draft. It sees no clock and no token it decides on."""
+  """How many tokens to draft. It sees no clock and no token it decides on.
+
+  `widths`: node counts below the drafter's that get a compiled round of their
+  own; a round runs at the narrowest one that holds its draft.
+  """
+
+  @property
+  def widths(self) -> tuple[int, ...]: ...
 
   def init(self, batch: int) -> Any:
     """State before the first round."""

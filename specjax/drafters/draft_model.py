@@ -17,16 +17,14 @@ from specjax.drafters import rollout
 CATCH_UP = 64  # tokens a catch-up pass feeds: the prompt, or rounds slept over
 
 
-@struct.dataclass
-class State:
+class State(struct.PyTreeNode):
   """The draft model's cache and how many drafted tokens it was fed."""
 
   cache: types.KVCache
   fed: jax.Array  # [B] int32 slots written past the cache's lengths
 
 
-@struct.dataclass
-class DraftModel:
+class DraftModel(struct.PyTreeNode):
   """Drafts a chain with any model of the target's vocabulary.
 
   It learns tokens only, so it reads the prompt when first asked and catches up
@@ -100,7 +98,7 @@ class DraftModel:
     cache = cache.replace(lengths=jnp.minimum(cache.lengths, end - 1))
 
     def feed(cache, width):
-      index = cache.lengths[:, None] + jnp.arange(width)
+      index = cache.lengths[:, None] + jnp.arange(width)[None]
       tokens = jnp.take_along_axis(
         context.tokens, index, axis=1, mode="fill", fill_value=0
       )

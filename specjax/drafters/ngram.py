@@ -72,7 +72,7 @@ class NGram:
   ) -> tuple[types.Draft, None, types.KVCache]:
     """A chain [B, T] copied from the row's own tokens."""
     follow = jax.vmap(self._follow)(context.tokens, context.lengths)
-    index = follow[:, None] + jnp.arange(self.length)
+    index = follow[:, None] + jnp.arange(self.length)[None]
     tokens = jnp.take_along_axis(
       context.tokens, index, axis=1, mode="fill", fill_value=0
     )

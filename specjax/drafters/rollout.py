@@ -17,8 +17,7 @@ from specjax import sampling, tree, types
 NextLogits = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
 
 
-@struct.dataclass
-class _Rows:
+class _Rows(struct.PyTreeNode):
   """What has been drafted so far."""
 
   tokens: jax.Array  # [B, T] int32
@@ -56,24 +55,6 @@ def chain(
   batch, vocab = logits.shape
   limit = jnp.minimum(jnp.minimum(limit, context.draft_length), length)
 
-  def draw(depth, logits, rows):
-    law = sampling.log_probs(logits, context.sampling, rows.history)
-    # Asked before the token exists: the policy sees the law alone.
-    keep = context.policy.keep_drafting(context.policy_state, law)
-    wants = rows.wants & keep & (depth < limit)
-    slots = jnp.broadcast_to(depth, (batch,))
-    token = sampling.argmax(law + context.noise(context.lengths + depth, slots))
-    history = rows.history
-    if history is not None:
-      history = history.extend(token[:, None], wants[:, None])
-    return _Rows(
-      tokens=rows.tokens.at[:, depth].set(token),
-      laws=rows.laws.at[:, depth].set(law),
-      count=rows.count + wants,
-      wants=wants,
-      history=history,
-    )
-
   def unfinished(carry):
     depth, rows, _ = carry
     return jnp.any(rows.wants & (depth < limit))
@@ -81,7 +62,7 @@ def chain(
   def body(carry):
     depth, rows, state = carry
     logits, state = next_logits(state, rows.tokens[:, depth - 1])
-    return depth + 1, draw(depth, logits, rows), state
+    return depth + 1, _draw(depth, logits, rows, limit, context), state
 
   rows = _Rows(
     tokens=jnp.zeros((batch, length), jnp.int32),
@@ -90,6 +71,28 @@ def chain(
     wants=jnp.ones((batch,), bool),
     history=context.history,
   )
-  carry = (jnp.int32(1), draw(0, logits, rows), state)
-  _, rows, state = jax.lax.while_loop(unfinished, body, carry)
+  first = _draw(jnp.int32(0), logits, rows, limit, context)
+  _, rows, state = jax.lax.while_loop(
+    unfinished, body, (jnp.int32(1), first, state)
+  )
   return tree.chain(rows.tokens, rows.count, rows.laws), state
+
+
+def _draw(depth, logits, rows, limit, context):
+  """Draws the token at `depth` in the rows that want one more."""
+  law = sampling.log_probs(logits, context.sampling, rows.history)
+  # Asked before the token exists: the policy sees the law alone.
+  keep = context.policy.keep_drafting(context.policy_state, law)
+  wants = rows.wants & keep & (depth < limit)
+  slots = jnp.broadcast_to(depth, wants.shape)
+  token = sampling.argmax(law + context.noise(context.lengths + depth, slots))
+  history = rows.history
+  if history is not None:
+    history = history.extend(token[:, None], wants[:, None])
+  return _Rows(
+    tokens=rows.tokens.at[:, depth].set(token),
+    laws=rows.laws.at[:, depth].set(law),
+    count=rows.count + wants,
+    wants=wants,
+    history=history,
+  )

@@ -29,7 +29,7 @@ class RMSNorm(nn.Module):
     scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
     y = x.astype(jnp.float32)
     y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.eps)
-    return (y * scale.astype(jnp.float32)).astype(x.dtype)
+    return (y * scale.astype(jnp.float32)[None, None]).astype(x.dtype)
 
 
 class Linear(nn.Module):
@@ -58,7 +58,7 @@ def rope_angles(
   frequency = 1.0 / theta**exponent
   if factors is not None:
     frequency = frequency / jnp.asarray(factors, jnp.float32)
-  return positions[..., None].astype(jnp.float32) * frequency
+  return positions[..., None].astype(jnp.float32) * frequency[None, None]
 
 
 def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
@@ -106,7 +106,8 @@ def attend(
     keys = jax.lax.dynamic_slice_in_dim(k, start, C, axis=1)
     values = jax.lax.dynamic_slice_in_dim(v, start, C, axis=1)
     scores = jnp.einsum("btkgh,bckh->bkgtc", q, keys.astype(jnp.float32))
-    seen = _visible(slots, lengths, T, mask) & (slots >= j * C)
+    seen = _visible(slots[None, None], lengths, T, mask)
+    seen = seen & (slots >= j * C)[None, None]
     scores = jnp.where(seen[:, None, None], scores, -jnp.inf)
     new_top = jnp.maximum(top, jnp.max(scores, axis=-1))
     weights = jnp.exp(scores - new_top[..., None])
@@ -116,28 +117,22 @@ def attend(
     return new_top, total, acc * scale[..., None] + out
 
   heads = (B, K, N // K, T)
-  carry = (
-    jnp.full(heads, LOWEST),
-    jnp.zeros(heads),
-    jnp.zeros((*heads, H)),
-  )
+  zeros = jnp.zeros((*heads, H))
+  carry = (jnp.full(heads, LOWEST), zeros[..., 0], zeros)
   _, total, acc = jax.lax.fori_loop(0, blocks, body, carry)
   out = acc / total[..., None]
   return out.transpose(0, 3, 1, 2, 4).reshape(B, T, N, H)
 
 
 def _visible(slots, lengths, block, mask):
-  """[B, T, C]: what each block token sees of cache `slots` [C]."""
+  """[B, T, C]: what each block token sees of cache `slots` [1, 1, C]."""
   if mask is None:
-    last = lengths[:, None] + jnp.arange(block)
+    last = lengths[:, None] + jnp.arange(block)[None]
     return slots <= last[:, :, None]
   recent = mask.shape[-1]
   first = lengths + block - recent  # [B] slot of the mask's first column
-  column = slots - first[:, None]  # [B, C]
-  inside = jnp.take_along_axis(
-    mask, jnp.clip(column, 0, recent - 1)[:, None, :], axis=2
-  )
-  column = column[:, None, :]
+  column = slots - first[:, None, None]  # [B, 1, C]
+  inside = jnp.take_along_axis(mask, jnp.clip(column, 0, recent - 1), axis=2)
   return (column < 0) | (inside & (column < recent))
 
 

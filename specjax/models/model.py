@@ -18,8 +18,7 @@ from specjax import types
 from specjax.models import transformer
 
 
-@struct.dataclass
-class Model:
+class Model(struct.PyTreeNode):
   """A decoder that satisfies `types.Model`.
 
   Attributes:
@@ -93,7 +92,7 @@ class Model:
       raise ValueError("this model reads tokens only: pass features=None")
     width = tokens.shape[1]
     if positions is None:
-      positions = cache.lengths[:, None] + jnp.arange(width)
+      positions = cache.lengths[:, None] + jnp.arange(width)[None]
     # Slots that are not valid may lie past the model's last position.
     positions = jnp.minimum(positions[:, -width:], self.max_position - 1)
     hidden, features, cache = self._apply(
@@ -131,7 +130,7 @@ class Model:
     kept = tuple(i for i in self.feature_layers if i < layers)
     return self.replace(params=params, config=config, feature_layers=kept)
 
-  def _apply(self, method: str, *args):
+  def _apply(self, method: str, *args) -> Any:
     network = transformer.Transformer(self.config)
     return network.apply(
       {"params": self.params},

@@ -52,8 +52,7 @@ class Coupled:
     return match(log_p, noise, draft)
 
 
-@struct.dataclass
-class DepthNoise:
+class DepthNoise(struct.PyTreeNode):
   """Gumbel noise of a round, one vector a depth.
 
   A function of keys until `verify` says how long the vectors are: the compiler
@@ -65,7 +64,7 @@ class DepthNoise:
 
   def __call__(self, depths: jax.Array, vocab: int) -> jax.Array:
     """[B, P, V] for depths [P]."""
-    positions = self.lengths[:, None] + depths
+    positions = self.lengths[:, None] + depths[None]
     return self.streams.gumbel(
       streams_lib.SAMPLE, positions, jnp.zeros_like(positions), vocab
     )

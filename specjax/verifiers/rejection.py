@@ -19,8 +19,7 @@ from specjax import sampling, tree, types
 from specjax import streams as streams_lib
 
 
-@struct.dataclass
-class Uniforms:
+class Uniforms(struct.PyTreeNode):
   """Numbers of one round; none is used twice."""
 
   accept: jax.Array  # [B, T]

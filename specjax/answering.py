@@ -1,0 +1,92 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One prompt, answered on the terminal as it grows."""
+
+from ml_collections import ConfigDict
+
+from specjax import backend, build, metrics, report, tokenizers
+from specjax import session as session_lib
+
+
+def answer(
+  config: ConfigDict, name: str | None = None, *, mark: bool = False
+) -> None:
+  """Prints the answer to `config.prompts` and one line of measures.
+
+  Args:
+    config: checked.
+    name: of the method; None takes the first.
+    mark: see `report.AnswerView`.
+  """
+  prompts = build.prompts(config)
+  build.settings(config)  # A wrong setting must not cost a load.
+  backend.set_up()
+  target, tokenizer, _ = backend.load(config)
+  drafts = build.check_drafts(config, tokenizer)
+  methods = build.methods(config, target, drafts)
+  name = name or next(iter(methods), "plain")
+  method = methods.get(name, session_lib.Method())
+  task = build.task(config, tokenizer, prompts)
+  session = session_lib.Session(
+    target,
+    tokenizer,
+    method,
+    task.settings,
+    task.ids,
+    capacity=build.capacity(target, task, {name: method}),
+  )
+  view = report.AnswerView(mark=mark)
+  stream(session, tokenizer, view)
+  view.end(_summary(name, session))
+
+
+def stream(
+  session: session_lib.Session,
+  tokenizer: tokenizers.Tokenizer,
+  view: report.AnswerView,
+) -> None:
+  """Prints each round's tokens as they come, those that were drafted marked.
+
+  With stop strings, an answer is known to go on only when it is over or some
+  more tokens are there, so then it is printed at its end.
+  """
+  text = tokenizer.detokenizer()
+  shown = 0
+  for _ in session.rounds(1):
+    if session.settings.stop and not bool(session.state.done[0]):
+      continue
+    result = session.results()[0]
+    rounds = zip(result.emitted, result.accepted)
+    at = 0
+    for emitted, accepted in rounds:
+      drafted = result.tokens[at : at + accepted]
+      own = result.tokens[at + accepted : at + emitted]
+      if at >= shown:
+        view.write(text.push(drafted.tolist()), accepted=True)
+        view.write(text.push(own.tolist()), accepted=False)
+      at += emitted
+    shown = at
+  view.write(text.flush(), accepted=False)
+
+
+def _summary(name: str, session: session_lib.Session) -> str:
+  result = session.results()[0]
+  seen = metrics.Answer(
+    id="",
+    group="",
+    run=0,
+    tokens=tuple(result.tokens.tolist()),
+    emitted=result.emitted,
+    drafted=result.drafted,
+    accepted=result.accepted,
+    rejected=result.rejected,
+    prefill_seconds=result.prefill_seconds,
+    decode_seconds=result.decode_seconds,
+  )
+  rate = len(result.tokens) / max(result.decode_seconds, 1e-9)
+  return (
+    f"{name}: {len(result.tokens)} tokens (ended by {result.reason}), "
+    f"{report.number(rate, 1)} tokens/s with compiling, "
+    f"tau {report.number(metrics.block_efficiency([seen]))}, "
+    f"alpha {report.number(metrics.acceptance_rate([seen]))}"
+  )

@@ -1,0 +1,199 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From a config to what the engine takes: prompts, methods, settings."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import os
+import re
+from typing import Any
+
+from ml_collections import ConfigDict
+import numpy as np
+
+from specjax import data, policy, tokenizers, types
+from specjax import sampling as sampling_lib
+from specjax import session as session_lib
+from specjax.drafters import draft_model, empty, ngram
+from specjax.models import gguf_header, sources
+from specjax.verifiers import coupled, rejection
+
+_VERIFIERS = {"coupled": coupled.Coupled, "rejection": rejection.Rejection}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """Prompts as token ids, and what their answers may look like."""
+
+  prompts: tuple[data.Prompt, ...]
+  ids: tuple[tuple[int, ...], ...]
+  settings: session_lib.Settings
+
+
+def prompts(config: ConfigDict) -> list[data.Prompt]:
+  """The prompts that a config names, checked.
+
+  Raises:
+    ValueError, FileNotFoundError: see `data.load_prompts`.
+  """
+  loaded = data.load_prompts(config.prompts, config.prompt_ids or None)
+  if isinstance(config.prompts, str) or not config.categories:
+    return loaded
+  if len(config.categories) != len(loaded):
+    raise ValueError(
+      f"categories has {len(config.categories)} names for {len(loaded)} "
+      "prompts: give one each, or ()"
+    )
+  return [
+    dataclasses.replace(prompt, category=name, group=name)
+    for prompt, name in zip(loaded, config.categories)
+  ]
+
+
+def is_inline(config: ConfigDict) -> bool:
+  """Whether `prompts` is one text to answer, not a list or a file."""
+  source = config.prompts
+  return (
+    isinstance(source, str)
+    and not source.startswith("datasets:")
+    and not source.endswith((".jsonl", ".json", ".gz"))
+    and not os.path.isfile(source)
+  )
+
+
+def task(
+  config: ConfigDict,
+  tokenizer: tokenizers.Tokenizer,
+  loaded: Sequence[data.Prompt],
+) -> Task:
+  """The prompts as ids; a text becomes a message where there is a template."""
+  return Task(tuple(loaded), _encode(tokenizer, loaded), settings(config))
+
+
+def settings(config: ConfigDict) -> session_lib.Settings:
+  """Raises ValueError for a sampling setting out of range."""
+  sampling = sampling_lib.Sampling(**config.sampling)
+  sampling_lib.per_row(sampling, 1)
+  return session_lib.Settings(
+    sampling=sampling,
+    max_new_tokens=config.max_new_tokens,
+    stop=tuple(config.stop),
+    seed=config.seed,
+  )
+
+
+def check_drafts(
+  config: ConfigDict, tokenizer: tokenizers.Tokenizer
+) -> dict[str, sources.Source]:
+  """Finds the draft models and compares vocabularies, reading no weights.
+
+  Raises:
+    ValueError: a draft whose ids mean other tokens.
+  """
+  found = {}
+  for name, method in config.methods.items():
+    model = method.drafter.get("model")
+    if model is None or model in found:
+      continue
+    found[model] = sources.resolve(model)
+    why = tokenizers.mismatch(tokenizer, _read_tokenizer(found[model]))
+    if why is not None:
+      raise ValueError(
+        f"methods.{name}.drafter.model {model!r} has another vocabulary than "
+        f"the target: {why}"
+      )
+  return found
+
+
+def methods(
+  config: ConfigDict, target: Any, drafts: Mapping[str, sources.Source]
+) -> dict[str, session_lib.Method]:
+  """Drafter, verifier and policy of each method; loads draft models."""
+  models = {}
+  for model, source in drafts.items():
+    same = model == config.target
+    models[model] = target if same else sources.load(source, config.dtype)[0]
+  return {
+    name: session_lib.Method(
+      drafter=_drafter(config.methods[name].drafter, models),
+      verifier=_VERIFIERS[config.methods[name].verifier.type](),
+      policy=_policy(config.methods[name].policy),
+    )
+    for name in sorted(config.methods, key=_natural)
+  }
+
+
+def capacity(
+  target: types.Model,
+  task: Task,
+  compared: Mapping[str, session_lib.Method],
+) -> int:
+  """One number of token slots for all methods, so that shapes agree.
+
+  Raises:
+    ValueError: a prompt beyond the model's positions, or a draft longer than
+      all of the text.
+  """
+  ids, settings = task.ids, task.settings
+  shown = len(max(ids, key=len))
+  room = target.max_position - settings.max_new_tokens
+  if shown > room:
+    longest = task.prompts[int(np.argmax([len(row) for row in ids]))].id
+    raise ValueError(
+      f"prompt {longest!r} has {shown} tokens, and with max_new_tokens "
+      f"{settings.max_new_tokens} the model has room for {max(room, 0)}: "
+      "shorten the prompt or lower max_new_tokens"
+    )
+  size = session_lib.bucket(target, session_lib.Method(), settings, ids)
+  widest = max(compared, key=lambda name: compared[name].block)
+  if compared[widest].block > size:
+    raise ValueError(
+      f"methods.{widest} drafts {compared[widest].block - 1} tokens, more than "
+      f"the capacity of {size} slots takes: use at most {size - 1}"
+    )
+  return session_lib.bucket(target, compared[widest], settings, ids)
+
+
+def _encode(
+  tokenizer: tokenizers.Tokenizer, loaded: Sequence[data.Prompt]
+) -> tuple[tuple[int, ...], ...]:
+  """Ids of the prompts; chats are rendered together, which is much faster."""
+  texts = tokenizer.chat_template is None
+  chats = [
+    prompt.content
+    if not isinstance(prompt.content, str)
+    else ({"role": "user", "content": prompt.content},)
+    for prompt in loaded
+    if not (texts and isinstance(prompt.content, str))
+  ]
+  rendered = iter(tokenizer.encode_chats(chats) if chats else ())
+  return tuple(
+    tuple(tokenizer.encode(prompt.content))
+    if texts and isinstance(prompt.content, str)
+    else tuple(next(rendered))
+    for prompt in loaded
+  )
+
+
+def _read_tokenizer(source: sources.Source) -> tokenizers.Tokenizer:
+  if source.kind == "gguf":
+    return tokenizers.from_gguf(gguf_header.read(source.path).metadata)
+  return tokenizers.from_folder(source.path)
+
+
+def _drafter(config: ConfigDict, models: Mapping[str, Any]) -> types.Drafter:
+  fields = {key: config[key] for key in config if key != "type"}
+  if config.type == "ngram":
+    return ngram.NGram(**fields)
+  if config.type == "draft_model" and config.length:
+    return draft_model.DraftModel(models[config.model], config.length)
+  return empty.Empty()
+
+
+def _natural(name: str) -> list[str | int]:
+  """Sorts ngram_4 before ngram_10; a ConfigDict forgets the order of a file."""
+  return [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]
+
+
+def _policy(config: ConfigDict) -> types.Policy | None:
+  return policy.Fixed(config.length) if config.length >= 0 else None

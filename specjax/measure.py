@@ -1,0 +1,240 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Paired timing of methods on the same prompts.
+
+Every method answers every batch of prompts before the next batch begins, in an
+order that turns from run to run, so that a slow minute of the machine falls on
+all alike. Programs are compiled before the first timed call.
+
+Two plain programs run beside the methods: `plain`, the fastest width, is the
+denominator of every speedup; `plain_reference` has at least two rows (batch
+times width), because one row takes other arithmetic, and is what tokens are
+compared with.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from specjax import build, data, metrics, tokenizers, types
+from specjax import session as session_lib
+from specjax.drafters import empty
+
+PLAIN, REFERENCE = "plain", "plain_reference"
+_WIDTH_ROUNDS = 16
+_WIDTH_REPETITIONS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+  """What is compared, and on what.
+
+  Attributes:
+    target: the model.
+    tokenizer: its own.
+    task: prompts and settings.
+    methods: by name, without the plain ones.
+    batch_size: prompts at a time.
+    capacity: token slots of a row, for all methods.
+    runs: paired runs.
+  """
+
+  target: types.Model
+  tokenizer: tokenizers.Tokenizer
+  task: build.Task
+  methods: Mapping[str, session_lib.Method]
+  batch_size: int
+  capacity: int
+  runs: int
+
+  @property
+  def batches(self) -> list[range]:
+    """Indices of the prompts of each batch."""
+    count, size = len(self.task.ids), self.batch_size
+    return [range(at, min(at + size, count)) for at in range(0, count, size)]
+
+  @property
+  def answers(self) -> int:
+    """Lines of results.jsonl when all is done."""
+    timed = self.runs * (len(self.methods) + 1)
+    return len(self.task.ids) * (timed + 1)
+
+  def session(
+    self, method: session_lib.Method, batch: Sequence[int]
+  ) -> session_lib.Session:
+    """A batch whose prompts were read."""
+    return session_lib.Session(
+      self.target,
+      self.tokenizer,
+      method,
+      self.task.settings,
+      [self.task.ids[i] for i in batch],
+      indices=[self.task.prompts[i].index for i in batch],
+      rows=self.batch_size,
+      capacity=self.capacity,
+    )
+
+
+def warm_up(
+  bench: Bench, on_step: Callable[[str], None] = lambda name: None
+) -> None:
+  """Compiles every program of the comparison."""
+  for name, method in bench.methods.items():
+    on_step(name)
+    next(bench.session(method, bench.batches[0]).rounds(1), None)
+
+
+def reference_method(bench: Bench) -> session_lib.Method:
+  """Plain decoding with at least two rows."""
+  nodes = 1 if bench.batch_size == 1 else 0
+  return session_lib.Method(empty.Empty(nodes))
+
+
+def plain_seconds(bench: Bench) -> dict[int, float]:
+  """Seconds a round of plain decoding by block width, 1 and 2; the median."""
+  times: dict[int, list[float]] = {1: [], 2: []}
+  for repetition in range(_WIDTH_REPETITIONS + 1):
+    for width, seconds in times.items():
+      method = session_lib.Method(empty.Empty(width - 1))
+      session = bench.session(method, bench.batches[0])
+      begin = time.perf_counter()
+      for _ in session.rounds(_WIDTH_ROUNDS):
+        break
+      spent = time.perf_counter() - begin
+      rounds = max(int(np.max(session.state.stats.rounds)), 1)
+      if repetition:  # The first call compiles.
+        seconds.append(spent / rounds)
+  return {width: float(np.median(values)) for width, values in times.items()}
+
+
+def plan(
+  bench: Bench, plain: session_lib.Method
+) -> Iterator[tuple[int, range, str, session_lib.Method]]:
+  """(run, batch, name, method) in the order they are measured."""
+  every = {PLAIN: plain, **bench.methods}
+  for run in range(bench.runs):
+    for place, batch in enumerate(bench.batches):
+      if run == 0:
+        yield run, batch, REFERENCE, reference_method(bench)
+      names = list(every)
+      turn = (run + place) % len(names)
+      for name in names[turn:] + names[:turn]:
+        yield run, batch, name, every[name]
+
+
+def answer(
+  bench: Bench, run: int, batch: range, name: str, method: session_lib.Method
+) -> list[dict[str, Any]]:
+  """Answers a batch; one record a prompt."""
+  session = bench.session(method, batch)
+  for _ in session.rounds():
+    pass
+  records = []
+  for index, result in zip(batch, session.results()):
+    records.append(
+      _record(bench.task.prompts[index], run, name, method.block, result)
+    )
+  return records
+
+
+def read_answers(
+  records: Sequence[Mapping[str, Any]],
+) -> dict[str, list[metrics.Answer]]:
+  """Records of results.jsonl as answers, by method."""
+  answers: dict[str, list[metrics.Answer]] = {}
+  for record in records:
+    choice = record["choices"][0]
+    answers.setdefault(record["method"], []).append(
+      metrics.Answer(
+        id=record["question_id"],
+        group=record["group"],
+        run=record["run"],
+        tokens=tuple(record["tokens"]),
+        emitted=np.array(choice["accept_lengths"], int),
+        drafted=np.array(record["drafted"], int),
+        accepted=np.array(record["accepted"], int),
+        rejected=np.array(record["rejected"], int),
+        prefill_seconds=record["prefill_time"],
+        decode_seconds=record["decode_time"],
+      )
+    )
+  return answers
+
+
+def memory(bench: Bench, method: session_lib.Method) -> dict[str, int | None]:
+  """Bytes of weights, the draft's weights, both caches, and the peak.
+
+  The peak is the process's (the device's, where it keeps count) so far, over
+  all methods.
+  """
+  state = jax.eval_shape(
+    lambda: (
+      bench.target.init_cache(bench.batch_size, bench.capacity, method.block),
+      method.drafter.init(bench.batch_size, bench.capacity),
+    )
+  )
+  return {
+    "weights": _bytes(bench.target),
+    "draft_weights": _bytes(method.drafter),
+    "cache": _bytes(state),
+    "peak": _peak(),
+  }
+
+
+def _bytes(tree: Any) -> int:
+  leaves = jax.tree.leaves(tree)
+  return int(sum(x.size * x.dtype.itemsize for x in leaves))
+
+
+def _peak() -> int | None:
+  stats = jax.local_devices()[0].memory_stats() or {}
+  if "peak_bytes_in_use" in stats:
+    return int(stats["peak_bytes_in_use"])
+  try:
+    import resource
+  except ImportError:  # Not a POSIX system.
+    return None
+  import sys
+
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+  return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _record(
+  prompt: data.Prompt,
+  run: int,
+  name: str,
+  width: int,
+  result: session_lib.Generation,
+) -> dict[str, Any]:
+  """A line of results.jsonl: Spec-Bench's layout, then ours."""
+  return {
+    "question_id": prompt.id,
+    "category": prompt.category or prompt.group,
+    "choices": [
+      {
+        "index": 0,
+        "turns": [result.text],
+        "decoding_steps": [len(result.emitted)],
+        "new_tokens": [len(result.tokens)],
+        "wall_time": [result.prefill_seconds + result.decode_seconds],
+        "accept_lengths": result.emitted.tolist(),
+      }
+    ],
+    "group": prompt.group,
+    "method": name,
+    "run": run,
+    "width": width,
+    "reason": result.reason,
+    "prompt_tokens": result.prompt_tokens,
+    "prefill_time": result.prefill_seconds,
+    "decode_time": result.decode_seconds,
+    "tokens": result.tokens.tolist(),
+    "drafted": result.drafted.tolist(),
+    "accepted": result.accepted.tolist(),
+    "rejected": result.rejected.astype(int).tolist(),
+  }

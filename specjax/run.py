@@ -1,0 +1,140 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: compares methods on prompts, or answers one prompt.
+
+  python -m specjax.run --config=configs/quickstart.py --workdir=DIR \
+    [--config.key=value ...]
+
+With a list or file of prompts every method answers all of them, and DIR gets
+config.json, results.jsonl and summary.json; the same command continues a run
+that was stopped. With `--config.prompts="text"` the one answer is printed as it
+grows and nothing is written. A mistake is one line and exit status 2.
+"""
+
+import argparse
+from collections.abc import Sequence
+import sys
+import traceback
+from typing import Any
+
+from specjax import configuration
+
+_USAGE = "python -m specjax.run --config=FILE.py --workdir=DIR"
+
+
+class _Parser(argparse.ArgumentParser):
+  def error(self, message):
+    raise ValueError(f"{message}: usage is {_USAGE}")
+
+
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+  """Flags, and the overrides `key.key=value` of the config.
+
+  Raises:
+    ValueError: an unknown flag, or no config.
+  """
+  parser = _Parser("python -m specjax.run", allow_abbrev=False)
+  parser.add_argument("--config", help="a Python file with get_config(arg)")
+  parser.add_argument("--workdir", help="folder of the results")
+  parser.add_argument(
+    "--method", help="which method answers a single prompt; the first if left"
+  )
+  parser.add_argument(
+    "--mark",
+    action="store_true",
+    help="where the output is no terminal, show accepted drafts as «text»",
+  )
+  parser.add_argument(
+    "--overwrite", action="store_true", help="replace what is in the workdir"
+  )
+  parser.add_argument(
+    "--debug", action="store_true", help="show where an error was raised"
+  )
+  flags, rest = parser.parse_known_args(list(argv))
+  overrides, rest = _take_overrides(rest)
+  if rest:
+    word = rest[0].lstrip("-").partition("=")[0]
+    advice = configuration.suggestion(word, vars(flags))
+    raise ValueError(f"unknown argument {rest[0]!r}: {advice}")
+  if not flags.config:
+    raise ValueError(f"no config: {_USAGE}, for example configs/quickstart.py")
+  return flags, overrides
+
+
+def run(argv: Sequence[str]) -> None:
+  """Does what the arguments say.
+
+  Raises:
+    ValueError, OSError: a mistake of the user, in one line.
+  """
+  flags, overrides = parse(argv)
+  config = configuration.read(flags.config, overrides)
+  # What has been wrong so far costs no import of the libraries below.
+  from specjax import build
+
+  if build.is_inline(config):
+    _check_method(flags.method, config)
+    from specjax import answering
+
+    answering.answer(config, flags.method, mark=flags.mark)
+    return
+  if not flags.workdir:
+    raise ValueError(f"no workdir: add --workdir=DIR ({_USAGE})")
+  from specjax import comparison
+
+  comparison.compare(config, flags.workdir, overwrite=flags.overwrite)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs and returns the exit status: 0, 1 (a fault), 2 (a mistake) or 130."""
+  argv = sys.argv[1:] if argv is None else argv
+  try:
+    run(argv)
+  except KeyboardInterrupt:
+    print("stopped: the same command continues the run", file=sys.stderr)
+    return 130
+  except (ValueError, OSError) as error:
+    return _fail(error, argv, 2)
+  except Exception as error:
+    return _fail(error, argv, 1)
+  return 0
+
+
+def _fail(error: Exception, argv: Sequence[str], status: int) -> int:
+  """Says what was wrong in one line."""
+  if "--debug" in argv:
+    traceback.print_exception(error)
+    return status
+  text = " ".join(str(error).split()) or type(error).__name__
+  if status == 1:
+    text = f"{type(error).__name__}: {text} (--debug shows where)"
+  # A message may quote a file's content.
+  text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+  print(f"error: {text}", file=sys.stderr)
+  return status
+
+
+def _take_overrides(words: list[str]) -> tuple[list[str], list[str]]:
+  """Splits `--config.key=value` and `--config.key value` from the rest."""
+  overrides, rest = [], []
+  words = list(words)
+  while words:
+    word = words.pop(0)
+    if not word.startswith("--config."):
+      rest.append(word)
+      continue
+    override = word.removeprefix("--config.")
+    if "=" not in override and words and not words[0].startswith("--"):
+      override += f"={words.pop(0)}"
+    overrides.append(override)
+  return overrides, rest
+
+
+def _check_method(name: str | None, config: Any) -> None:
+  if name is not None and name not in config.methods:
+    advice = configuration.suggestion(name, config.methods)
+    raise ValueError(f"unknown method {name!r}: {advice}")
+
+
+if __name__ == "__main__":
+  sys.exit(main())

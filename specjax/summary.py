@@ -1,0 +1,178 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""summary.json: the measures of a run, from its records."""
+
+import collections
+from collections.abc import Mapping, Sequence
+import importlib.metadata
+import math
+import os
+import pathlib
+import platform
+import re
+from typing import Any
+
+import jax
+import numpy as np
+
+from specjax import metrics, replay
+from specjax import session as session_lib
+from specjax.models import gguf_header
+
+_LIBRARIES = ("specjax", "jax", "jaxlib", "flax", "numpy")
+
+
+def method(
+  answers: metrics.Answers,
+  plain: metrics.Answers,
+  reference: metrics.Answers,
+  *,
+  comparable: bool = True,
+) -> dict[str, Any]:
+  """The measures of one method, by category too.
+
+  Args:
+    answers: of the method, all runs.
+    plain: of plain decoding, all runs.
+    reference: of `plain_reference`.
+    comparable: whether tokens should equal the reference's: not under a rule
+      that draws from streams of its own.
+  """
+  whole = _measures(answers, plain, reference, comparable)
+  groups = list(dict.fromkeys(a.group for a in answers))
+  if len(groups) > 1:
+    pick = lambda some, group: [a for a in some if a.group == group]
+    whole["by_category"] = {
+      group: _measures(
+        pick(answers, group), pick(plain, group), reference, comparable
+      )
+      for group in groups
+    }
+  else:
+    whole["by_category"] = {}
+  return whole
+
+
+def plain(answers: metrics.Answers, seconds: Mapping[int, float], width: int):
+  """The measures of plain decoding.
+
+  Args:
+    answers: of all runs.
+    seconds: a round of each width, measured before the run.
+    width: the one that was taken.
+  """
+  return {
+    "width": width,
+    "seconds_per_round": {str(w): s for w, s in seconds.items()},
+    "tokens_per_second": metrics.tokens_per_second(answers),
+    "decode_tokens_per_second": metrics.tokens_per_second(
+      answers, decode_only=True
+    ),
+    "degenerate": metrics.degenerate(answers),
+  }
+
+
+def add_replay(
+  measures: dict[str, Any],
+  times: Sequence[replay.Times],
+  plain_answers: metrics.Answers,
+) -> None:
+  """Adds time shares and the speedup they predict, as new keys."""
+  rounds = sum(len(a.emitted) for a in plain_answers)
+  tau = measures["block_efficiency"]
+  measures["time_share"] = replay.shares(times) if times else None
+  predicted = None
+  if times and rounds and tau:
+    spent = sum(a.decode_seconds for a in plain_answers)
+    predicted = replay.predicted_speedup(times, tau, spent / rounds)
+  measures["speedup"]["predicted"] = predicted
+
+
+def device() -> dict[str, Any]:
+  """What it ran on."""
+  first = jax.devices()[0]
+  return {
+    "platform": first.platform,
+    "kind": first.device_kind,
+    "count": jax.device_count(),
+    "processor": _processor(),
+    "cores": os.cpu_count(),
+  }
+
+
+def versions() -> dict[str, str]:
+  """Of Python and the libraries that decide numbers and speed."""
+  found = {"python": platform.python_version()}
+  for name in _LIBRARIES:
+    try:
+      found[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      found[name] = "not installed"  # Run from a checkout.
+  return found
+
+
+def quantisation(path: pathlib.Path) -> str | None:
+  """Bits of a GGUF file's matrices, "4-bit (Q4_1)"; None if not quantised.
+
+  The type that most of the file's numbers have decides.
+  """
+  counts = collections.Counter()
+  for info in gguf_header.read(path).tensors.values():
+    counts[info.type_name] += math.prod(info.shape)
+  name = counts.most_common(1)[0][0]
+  bits = re.search(r"Q(\d)", name)
+  return f"{bits[1]}-bit ({name})" if bits else None
+
+
+def is_comparable(method: session_lib.Method, sampling_is_greedy: bool) -> bool:
+  """Whether a method draws its tokens from the stream plain decoding uses."""
+  return sampling_is_greedy or type(method.verifier).__name__ == "Coupled"
+
+
+def unequal(
+  answers: metrics.Answers, reference: metrics.Answers
+) -> list[tuple[str, metrics.Answer, metrics.Answer]]:
+  """Answers that differ from the reference's, with it; one a prompt."""
+  wanted = {a.id: a for a in reference}
+  found = {}
+  for answer in answers:
+    other = wanted.get(answer.id)
+    if other is not None and answer.tokens != other.tokens:
+      found.setdefault(answer.id, (answer.id, answer, other))
+  return list(found.values())
+
+
+def _measures(answers, plain_answers, reference, comparable) -> dict[str, Any]:
+  matched = None
+  if comparable:
+    matched = metrics.matched(answers, reference)
+    matched["first_difference_margin"] = None
+  return {
+    "answers": len(answers),
+    "block_efficiency": metrics.block_efficiency(answers),
+    "block_efficiency_macro": metrics.block_efficiency_macro(answers),
+    "acceptance_rate": metrics.acceptance_rate(answers),
+    "acceptance_rate_interval": metrics.acceptance_rate_interval(answers),
+    "accepted_per_draft": metrics.accepted_per_draft(answers),
+    "acceptance_by_position": metrics.acceptance_by_position(answers),
+    "tokens_per_second": metrics.tokens_per_second(answers),
+    "decode_tokens_per_second": metrics.tokens_per_second(
+      answers, decode_only=True
+    ),
+    "new_tokens": float(np.mean([len(a.tokens) for a in answers]))
+    if answers
+    else None,
+    "speedup": metrics.speedup(answers, plain_answers),
+    "matched": matched,
+    "degenerate": metrics.degenerate(answers),
+  }
+
+
+def _processor() -> str:
+  """Name of the processor, as exactly as the system tells."""
+  try:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+      names = [line for line in file if line.startswith("model name")]
+    return names[0].partition(":")[2].strip()
+  except (OSError, IndexError):
+    return platform.processor() or platform.machine()
