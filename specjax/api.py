@@ -7,6 +7,7 @@ answers = specjax.generate(model, tokenizer, ["What is a comet?"])
 """
 
 from collections.abc import Iterator, Sequence
+import dataclasses
 import operator
 from typing import Any
 
@@ -68,7 +69,7 @@ def generate(
   sampling: sampling_lib.Sampling | None = None,
   max_new_tokens: int = 128,
   stop: Sequence[str] = (),
-  seed: int = 0,
+  seed: int | Sequence[int] = 0,
   batch_size: int | None = None,
 ) -> list[session_lib.Generation]:
   """Answers prompts. Lossless when the verifier is, as the default is.
@@ -83,7 +84,8 @@ def generate(
     sampling: None is greedy.
     max_new_tokens: of each answer.
     stop: strings that end an answer.
-    seed: of all randomness; a prompt's answer also depends on its index here.
+    seed: of all randomness, together with a prompt's index here; or one seed a
+      prompt, and then the index does not matter.
     batch_size: prompts at a time; None is all at once.
 
   Returns:
@@ -101,7 +103,7 @@ def generate(
     sampling if sampling is not None else sampling_lib.Sampling(),
     max_new_tokens,
     tuple(stop),
-    seed=seed,
+    seed=seed if isinstance(seed, int) else tuple(seed),
   )
   ids = encode(tokenizer, _as_list(prompts))
   batch_size = len(ids) if batch_size is None else batch_size
@@ -138,7 +140,7 @@ def answer_all(
     raise ValueError(f"batch_size is {batch_size}: use 1 or more")
   if not ids:
     raise ValueError("there is no prompt: give at least one")
-  indices = range(len(ids)) if indices is None else indices
+  seeds, indices = session_lib.random_streams(settings, indices, len(ids))
   rows = sampling_lib.per_row(settings.sampling, len(ids))
   capacity = capacity or session_lib.bucket(model, method, settings, ids)
   for at in range(0, len(ids), batch_size):
@@ -147,7 +149,7 @@ def answer_all(
       model,
       tokenizer,
       method,
-      settings,
+      dataclasses.replace(settings, seed=tuple(seeds[batch])),
       ids[batch],
       indices=indices[batch],
       sampling=jax.tree.map(operator.itemgetter(batch), rows),

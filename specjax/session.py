@@ -3,7 +3,6 @@
 """A batch of answers under way, or a conversation that is kept."""
 
 from collections.abc import Iterator, Sequence
-import dataclasses
 import time
 
 import jax
@@ -12,83 +11,11 @@ import numpy as np
 
 from specjax import cache as cache_lib
 from specjax import decode, stopping, streams, tokenizers, types
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
-from specjax.drafters import empty
-from specjax.verifiers import coupled
+from specjax.answers import Generation, Method, Settings
 
 SMALLEST_BUCKET = 128
 STOP_STRING_ROUNDS = 16  # rounds between two searches for stop strings
-
-
-@dataclasses.dataclass(frozen=True)
-class Method:
-  """How tokens are drafted and verified; the default is plain decoding.
-
-  Attributes:
-    drafter: proposes tokens.
-    verifier: decides what is kept.
-    policy: how many tokens to draft; None drafts as many as the drafter can.
-  """
-
-  drafter: types.Drafter = dataclasses.field(default_factory=empty.Empty)
-  verifier: types.Verifier = dataclasses.field(default_factory=coupled.Coupled)
-  policy: types.Policy | None = None
-
-  @property
-  def block(self) -> int:
-    return self.drafter.num_nodes + 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """What an answer may look like; the same for every method of a comparison.
-
-  Attributes:
-    sampling: numbers, or one a prompt.
-    max_new_tokens: tokens of an answer, EOS included.
-    stop: strings that end an answer; they must lie wholly in it, and the answer
-      ends with the token that completes one.
-    stop_tokens: token sequences that end an answer.
-    ignore_eos: go on after EOS.
-    seed: of all randomness.
-  """
-
-  sampling: sampling_lib.Sampling = dataclasses.field(
-    default_factory=sampling_lib.Sampling
-  )
-  max_new_tokens: int = 128
-  stop: tuple[str, ...] = ()
-  stop_tokens: tuple[tuple[int, ...], ...] = ()
-  ignore_eos: bool = False
-  seed: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Generation:
-  """One answer and how it came about. Text, ids and counts end at one place.
-
-  Attributes:
-    text: of the answer.
-    tokens: ids, EOS included.
-    log_probs: the model's own, before temperature and filters.
-    reason: "eos", "stop", "length" or "error".
-    prompt_tokens: read before it.
-    emitted, drafted, accepted, rejected: by round.
-    prefill_seconds, decode_seconds: wall time of the batch it ran in.
-  """
-
-  text: str
-  tokens: np.ndarray
-  log_probs: np.ndarray
-  reason: str
-  prompt_tokens: int
-  emitted: np.ndarray
-  drafted: np.ndarray
-  accepted: np.ndarray
-  rejected: np.ndarray
-  prefill_seconds: float
-  decode_seconds: float
 
 
 def bucket(
@@ -142,14 +69,14 @@ class Session:
     rows = rows or len(ids)
     self.model, self.tokenizer = model, tokenizer
     self.method, self.settings = method, settings
-    self.policy = method.policy or policy_lib.Fixed(method.drafter.max_depth)
+    self.policy = method.active_policy
     self.capacity = capacity or bucket(model, method, settings, ids)
     if sampling is None:
       sampling = sampling_lib.per_row(settings.sampling, len(ids))
-    self.sampling = jax.tree.map(lambda x: _fill(x, rows), sampling)
-    index = jnp.asarray(range(len(ids)) if indices is None else indices)
+    self.sampling = _fill(sampling, rows)
     keys = streams.row_keys(
-      settings.seed, _fill(index, rows), jnp.zeros(rows, int)
+      *_fill(random_streams(settings, indices, len(ids)), rows),
+      jnp.zeros(rows, int),
     )
     self._live = len(ids)
     self._cut = False  # an answer was cut after its drafter had seen more
@@ -284,7 +211,26 @@ class Session:
     )
 
 
-def _fill(x, rows):
-  """Repeats the last entry of x [n, ...] until it has `rows`."""
-  missing = rows - x.shape[0]
-  return jnp.concatenate([x, jnp.repeat(x[-1:], missing, axis=0)])
+def random_streams(
+  settings: Settings, indices: Sequence[int] | None, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Seeds [count] and prompt indices [count], which choose random streams.
+
+  Raises:
+    ValueError: there is not one seed, nor one a prompt.
+  """
+  seed = np.asarray(settings.seed)
+  if seed.ndim and len(seed) != count:
+    raise ValueError(
+      f"there are {len(seed)} seeds for {count} prompts: give one, or one each"
+    )
+  if indices is None:
+    indices = [0] * count if seed.ndim else range(count)
+  return np.broadcast_to(seed, (count,)), np.asarray(indices)
+
+
+def _fill(arrays, rows):
+  """Repeats the last entry of each array [n, ...] until it has `rows`."""
+  return jax.tree.map(
+    lambda x: np.asarray(x)[np.minimum(np.arange(rows), len(x) - 1)], arrays
+  )

@@ -17,22 +17,36 @@ whose acceptance looks ahead is biased when a number survives its round.
 Axis letters: B batch, V vocabulary.
 """
 
+from collections.abc import Sequence
+
 from flax import struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 SAMPLE, DRAFT, ACCEPT, RESIDUAL = range(4)
 
 
-def row_keys(seed: int, indices: jax.Array, samples: jax.Array) -> jax.Array:
-  """Keys [B] of rows, from the prompt's index in its file and sample index."""
+def row_keys(
+  seed: int | Sequence[int], indices: jax.Array, samples: jax.Array
+) -> jax.Array:
+  """Keys [B] of rows.
 
-  def one(index, sample):
-    return jax.random.fold_in(
-      jax.random.fold_in(jax.random.key(seed), index), sample
-    )
+  Args:
+    seed: from 0 to 2**32 - 1; one, or one a row.
+    indices: [B] of the prompts in their file.
+    samples: [B] which of several answers to a prompt.
+  """
 
-  return jax.vmap(one)(jnp.asarray(indices), jnp.asarray(samples))
+  def one(seed, index, sample):
+    key = jax.random.fold_in(jax.random.key(seed), index)
+    return jax.random.fold_in(key, sample)
+
+  indices = jnp.asarray(indices)
+  seeds = np.broadcast_to(np.asarray(seed), indices.shape)
+  if np.any((seeds < 0) | (seeds >= 2**32)):
+    raise ValueError(f"seed {seed} is out of range: use 0 to {2**32 - 1}")
+  return jax.vmap(one)(seeds.astype(np.uint32), indices, jnp.asarray(samples))
 
 
 class Streams(struct.PyTreeNode):

@@ -1,0 +1,89 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked and what is answered: methods, settings, generations."""
+
+import dataclasses
+
+import numpy as np
+
+from specjax import policy as policy_lib
+from specjax import sampling as sampling_lib
+from specjax import types
+from specjax.drafters import empty
+from specjax.verifiers import coupled
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+  """How tokens are drafted and verified; the default is plain decoding.
+
+  Attributes:
+    drafter: proposes tokens.
+    verifier: decides what is kept.
+    policy: how many tokens to draft; None drafts as many as the drafter can.
+  """
+
+  drafter: types.Drafter = dataclasses.field(default_factory=empty.Empty)
+  verifier: types.Verifier = dataclasses.field(default_factory=coupled.Coupled)
+  policy: types.Policy | None = None
+
+  @property
+  def block(self) -> int:
+    """Slots of its widest round."""
+    return self.drafter.num_nodes + 1
+
+  @property
+  def active_policy(self) -> types.Policy:
+    return self.policy or policy_lib.Fixed(self.drafter.max_depth)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What an answer may look like; the same for every method of a comparison.
+
+  Attributes:
+    sampling: numbers, or one a prompt.
+    max_new_tokens: tokens of an answer, EOS included.
+    stop: strings that end an answer; they must lie wholly in it, and the answer
+      ends with the token that completes one.
+    stop_tokens: token sequences that end an answer.
+    ignore_eos: go on after EOS.
+    seed: of all randomness; or one a prompt, whose answer then does not depend
+      on its place among the prompts.
+  """
+
+  sampling: sampling_lib.Sampling = dataclasses.field(
+    default_factory=sampling_lib.Sampling
+  )
+  max_new_tokens: int = 128
+  stop: tuple[str, ...] = ()
+  stop_tokens: tuple[tuple[int, ...], ...] = ()
+  ignore_eos: bool = False
+  seed: int | tuple[int, ...] = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+  """One answer and how it came about. Text, ids and counts end at one place.
+
+  Attributes:
+    text: of the answer.
+    tokens: ids, EOS included.
+    log_probs: the model's own, before temperature and filters.
+    reason: "eos", "stop", "length" or "error".
+    prompt_tokens: read before it.
+    emitted, drafted, accepted, rejected: by round.
+    prefill_seconds, decode_seconds: wall time of the batch it ran in.
+  """
+
+  text: str
+  tokens: np.ndarray
+  log_probs: np.ndarray
+  reason: str
+  prompt_tokens: int
+  emitted: np.ndarray
+  drafted: np.ndarray
+  accepted: np.ndarray
+  rejected: np.ndarray
+  prefill_seconds: float
+  decode_seconds: float
