@@ -36,23 +36,29 @@ def answer(
     capacity=build.capacity(target, task, {name: method}),
   )
   view = report.AnswerView(mark=mark)
-  stream(session, tokenizer, view)
-  view.end(_summary(name, session))
+  begun, seconds = stream(session, tokenizer, view)
+  view.end(_summary(name, session, begun, seconds))
 
 
 def stream(
   session: session_lib.Session,
   tokenizer: tokenizers.Tokenizer,
   view: report.AnswerView,
-) -> None:
+) -> tuple[int, float]:
   """Prints each round's tokens as they come, those that were drafted marked.
 
-  With stop strings, an answer is known to go on only when it is over or some
-  more tokens are there, so then it is printed at its end.
+  With stop strings the answer is printed at its end, since what a round gave
+  may be taken back.
+
+  Returns:
+    Tokens and seconds of the first round, which waits for the compiler.
   """
   text = tokenizer.detokenizer()
-  shown = 0
+  shown, first = 0, None
   for _ in session.rounds(1):
+    if first is None:
+      length = session.state.lengths[0] - session.state.prompt_lengths[0]
+      first = int(length), session.decode_seconds
     if session.settings.stop and not bool(session.state.done[0]):
       continue
     result = session.results()[0]
@@ -67,9 +73,13 @@ def stream(
       at += emitted
     shown = at
   view.write(text.flush(), accepted=False)
+  return first or (0, 0.0)
 
 
-def _summary(name: str, session: session_lib.Session) -> str:
+def _summary(
+  name: str, session: session_lib.Session, begun: int, seconds: float
+) -> str:
+  """One line; the rate leaves out the first round."""
   result = session.results()[0]
   seen = metrics.Answer(
     id="",
@@ -83,10 +93,11 @@ def _summary(name: str, session: session_lib.Session) -> str:
     prefill_seconds=result.prefill_seconds,
     decode_seconds=result.decode_seconds,
   )
-  rate = len(result.tokens) / max(result.decode_seconds, 1e-9)
+  left = len(result.tokens) - begun
+  rate = left / (result.decode_seconds - seconds) if left > 0 else None
   return (
     f"{name}: {len(result.tokens)} tokens (ended by {result.reason}), "
-    f"{report.number(rate, 1)} tokens/s with compiling, "
+    f"{report.number(rate, 1)} tokens/s, "
     f"tau {report.number(metrics.block_efficiency([seen]))}, "
     f"alpha {report.number(metrics.acceptance_rate([seen]))}"
   )

@@ -61,6 +61,10 @@ class Settings:
   ignore_eos: bool = False
   seed: int | tuple[int, ...] = 0
 
+  def __post_init__(self):
+    if "" in self.stop:
+      raise ValueError("a stop string is empty: give it some text")
+
 
 @dataclasses.dataclass(frozen=True)
 class Generation:

@@ -68,7 +68,7 @@ def generate(
   policy: types.Policy | None = None,
   sampling: sampling_lib.Sampling | None = None,
   max_new_tokens: int = 128,
-  stop: Sequence[str] = (),
+  stop: str | Sequence[str] = (),
   seed: int | Sequence[int] = 0,
   batch_size: int | None = None,
 ) -> list[session_lib.Generation]:
@@ -83,7 +83,7 @@ def generate(
     policy: None drafts as many tokens as the drafter can.
     sampling: None is greedy.
     max_new_tokens: of each answer.
-    stop: strings that end an answer.
+    stop: a string that ends an answer, or several.
     seed: of all randomness, together with a prompt's index here; or one seed a
       prompt, and then the index does not matter.
     batch_size: prompts at a time; None is all at once.
@@ -102,7 +102,7 @@ def generate(
   settings = session_lib.Settings(
     sampling if sampling is not None else sampling_lib.Sampling(),
     max_new_tokens,
-    tuple(stop),
+    (stop,) if isinstance(stop, str) else tuple(stop),
     seed=seed if isinstance(seed, int) else tuple(seed),
   )
   ids = encode(tokenizer, _as_list(prompts))
@@ -140,7 +140,7 @@ def answer_all(
     raise ValueError(f"batch_size is {batch_size}: use 1 or more")
   if not ids:
     raise ValueError("there is no prompt: give at least one")
-  seeds, indices = session_lib.random_streams(settings, indices, len(ids))
+  seeds, places = session_lib.random_streams(settings, indices, len(ids))
   rows = sampling_lib.per_row(settings.sampling, len(ids))
   capacity = capacity or session_lib.bucket(model, method, settings, ids)
   for at in range(0, len(ids), batch_size):
@@ -151,7 +151,7 @@ def answer_all(
       method,
       dataclasses.replace(settings, seed=tuple(seeds[batch])),
       ids[batch],
-      indices=indices[batch],
+      indices=places[batch].tolist(),
       sampling=jax.tree.map(operator.itemgetter(batch), rows),
       rows=batch_size,
       capacity=capacity,

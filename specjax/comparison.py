@@ -25,8 +25,6 @@ from specjax import session as session_lib
 from specjax.drafters import empty
 from specjax.models import sources
 
-REPLAYED = 6  # batches of a method that are replayed, spread over the groups
-
 Say = Callable[[int, str], None]
 
 
@@ -85,10 +83,12 @@ def _run(
     say(1, "plain")
     plain = session_lib.Method(empty.Empty(width - 1))
     _answer_all(bench, folder, plain, say)
-    answers = measure.read_answers(folder.records)
     result = _header(bench, config, source)
-    result["methods"] = _methods(bench, answers, folder, config, say)
-    result["plain"] = summary.plain(answers[measure.PLAIN], seconds, width)
+    result["methods"] = _methods(bench, plain, folder, config, say)
+  answers = measure.read_answers(folder.records)
+  result["plain"] = summary.plain(
+    answers[measure.PLAIN], answers[measure.REFERENCE], seconds, width
+  )
   folder.write_summary(result)
   return result
 
@@ -125,32 +125,19 @@ def _answer_all(
 
 def _methods(
   bench: measure.Bench,
-  answers: Mapping[str, metrics.Answers],
+  plain: session_lib.Method,
   folder: workdir.Workdir,
   config: ConfigDict,
   say: Say,
 ) -> dict[str, Any]:
   """The measures of every method; replays and traces it."""
-  greedy = bench.task.settings.sampling.temperature == 0
+  answers = measure.read_answers(folder.records)
   lines, result = [], {}
-  reference = answers[measure.REFERENCE]
   for name, method in bench.methods.items():
-    comparable = summary.is_comparable(method, greedy)
-    measures = summary.method(
-      answers[name],
-      answers[measure.PLAIN],
-      reference,
-      comparable=comparable,
-    )
-    measures["lossless"] = method.verifier.lossless
-    measures["memory"] = measure.memory(bench, method)
-    if comparable:
-      different = summary.unequal(answers[name], reference)
-      measures["matched"]["first_difference_margin"] = max(
-        (_margin(bench, *found) for found in different), default=None
-      )
+    measures = _measures(bench, answers, name, method)
     say(1, f"replaying {name}")
-    summary.add_replay(measures, _replay(bench, method), answers[measure.PLAIN])
+    times = _replay(bench, method, plain, config.replays)
+    summary.add_replay(measures, times)
     if config.trace:
       say(1, f"tracing {name}")
       rounds = list(trace.lines(bench, name, method))
@@ -162,19 +149,61 @@ def _methods(
   return result
 
 
+def _measures(
+  bench: measure.Bench,
+  answers: Mapping[str, metrics.Answers],
+  name: str,
+  method: session_lib.Method,
+) -> dict[str, Any]:
+  """What the records of one method say."""
+  comparable = summary.is_comparable(method, bench.task.settings)
+  reference = answers[measure.REFERENCE]
+  measures = summary.method(
+    answers[name],
+    answers[measure.PLAIN],
+    reference,
+    comparable=comparable,
+  )
+  measures["lossless"] = method.verifier.lossless
+  measures["memory"] = measure.memory(bench, method)
+  if comparable:
+    different = summary.unequal(answers[name], reference)
+    margins = [_margin(bench, *found) for found in different]
+    measures["matched"]["first_difference_margin"] = max(
+      (x for x in margins if x is not None), default=None
+    )
+  return measures
+
+
 def _replay(
-  bench: measure.Bench, method: session_lib.Method
+  bench: measure.Bench,
+  method: session_lib.Method,
+  plain: session_lib.Method,
+  count: int,
 ) -> list[replay.Times]:
-  """Times of some batches, the first of each group, then others."""
+  """Times of `count` batches from all over the prompts."""
   limit = bench.task.settings.max_new_tokens
-  groups = [bench.task.prompts[batch[0]].group for batch in bench.batches]
-  order = sorted(range(len(groups)), key=lambda i: groups[:i].count(groups[i]))
   if not limit:
     return []
   return [
-    replay.measure(bench.session(method, bench.batches[i]), limit)
-    for i in order[:REPLAYED]
+    replay.measure(
+      bench.session(method, batch),
+      bench.session(plain, batch),
+      limit,
+      compiled=place > 0,
+    )
+    for place, batch in enumerate(_spread(bench, count))
   ]
+
+
+def _spread(bench: measure.Bench, count: int) -> list[range]:
+  """The first batch of each group, then the second; few are spaced evenly."""
+  groups = [bench.task.prompts[batch[0]].group for batch in bench.batches]
+  order = sorted(range(len(groups)), key=lambda i: groups[:i].count(groups[i]))
+  first = len(set(groups))
+  if count < first:
+    order = [order[i * first // count] for i in range(count)]
+  return [bench.batches[i] for i in order[:count]]
 
 
 def _margin(
@@ -182,7 +211,7 @@ def _margin(
   name: str,
   answer: metrics.Answer,
   other: metrics.Answer,
-) -> float:
+) -> float | None:
   """Gap between the two best choices where two answers first differ."""
   ids = [prompt.id for prompt in bench.task.prompts]
   index = ids.index(name)

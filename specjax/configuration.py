@@ -35,6 +35,7 @@ _TOP: Mapping[str, tuple[Any, tuple[type, ...]]] = {
   "dtype": ("float32", (str,)),
   "mesh": ({}, (ConfigDict,)),
   "runs": (3, (int,)),
+  "replays": (6, (int,)),
   "sweep": ({}, (ConfigDict,)),
   "seed": (0, (int,)),
   "stop": ((), _TEXTS),
@@ -70,6 +71,7 @@ _PARTS = {
   "verifier": {"coupled": {}, "rejection": {}},
   "policy": {"fixed": {"length": (-1, (int,))}},
 }
+_LEAST = (("max_new_tokens", 0), ("batch_size", 1), ("runs", 1), ("replays", 0))
 RESERVED = ("plain", "plain_reference")
 
 
@@ -93,7 +95,7 @@ def read(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
   return config.lock()
 
 
-def complete(given: Mapping[str, Any]) -> ConfigDict:
+def complete(given: Any) -> ConfigDict:
   """A config with every key, unlocked.
 
   Raises:
@@ -126,7 +128,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def plain(config: ConfigDict) -> dict[str, Any]:
   """The config as JSON knows it: dicts, lists, texts and numbers."""
 
-  def value(x):
+  def value(x: Any) -> Any:
     if isinstance(x, Mapping | ConfigDict):
       return {key: value(x[key]) for key in x}
     return [value(item) for item in x] if isinstance(x, tuple | list) else x
@@ -171,7 +173,7 @@ def _run_file(spec: str) -> ConfigDict:
 
 def _section(
   where: str,
-  given: Mapping[str, Any],
+  given: Any,
   schema: Mapping[str, tuple[Any, tuple[type, ...]]],
 ) -> ConfigDict:
   """`given` with the defaults of its schema."""
@@ -196,9 +198,7 @@ def _section(
   return section
 
 
-def _part(
-  where: str, given: Mapping[str, Any], kinds: Mapping[str, Any]
-) -> ConfigDict:
+def _part(where: str, given: Any, kinds: Mapping[str, Any]) -> ConfigDict:
   kind = given.get("type")
   if kind not in kinds:
     raise ValueError(
@@ -246,7 +246,7 @@ def _value(current: Any, text: str) -> Any:
 
 
 def _check_values(config: ConfigDict) -> None:
-  for key, least in (("max_new_tokens", 0), ("batch_size", 1), ("runs", 1)):
+  for key, least in _LEAST:
     if config[key] < least:
       raise ValueError(f"{key} is {config[key]}: use {least} or more")
   if not 0 <= config.seed < 2**32:

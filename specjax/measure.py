@@ -20,9 +20,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from specjax import build, data, metrics, tokenizers, types
+from specjax import build, data, metrics, tokenizers
 from specjax import session as session_lib
 from specjax.drafters import empty
+from specjax.models import model
 
 PLAIN, REFERENCE = "plain", "plain_reference"
 _WIDTH_ROUNDS = 16
@@ -43,7 +44,7 @@ class Bench:
     runs: paired runs.
   """
 
-  target: types.Model
+  target: model.Model
   tokenizer: tokenizers.Tokenizer
   task: build.Task
   methods: Mapping[str, session_lib.Method]

@@ -138,7 +138,7 @@ def margins(
       return None
     return np.asarray(_gap(jax.nn.log_softmax(seen.logits)))
   width, vocab = seen.log_p.shape[1:]
-  positions = jnp.asarray(before.lengths)[:, None] + jnp.arange(width)
+  positions = jnp.asarray(before.lengths)[:, None] + jnp.arange(width)[None]
   noise = before.noise.gumbel(
     streams_lib.SAMPLE, positions, jnp.zeros_like(positions), vocab
   )

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a round's time goes, found by leaving parts out.
 
-Timers inside a compiled loop do not exist, so three programs are timed on one
+Timers inside a compiled loop do not exist, so four programs are timed on one
 recorded batch, in turn:
 
   full      the rounds as they are
   recorded  the same rounds, drafts read from the record
   forward   the target's pass alone, at the same widths and lengths
+  plain     as many rounds of plain decoding, scaled to the same answers
 
 draft = full - recorded, verify = forward, other = recorded - forward. The
 numbers are medians as measured: on a noisy machine a difference can be
@@ -18,7 +19,6 @@ Axis letters: R rounds, B batch, T nodes, P path length, V vocabulary.
 
 from collections.abc import Callable, Sequence
 import dataclasses
-import functools
 import time
 from typing import Any
 
@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import decode, recording, tree, types
+from specjax import decode, passes, recording, types
 from specjax import session as session_lib
 from specjax import streams as streams_lib
 
@@ -121,35 +121,47 @@ class ReplayVerifier(struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-  """Medians in seconds of a whole batch, and how many rounds it had."""
+  """Medians in seconds of all rounds of a batch."""
 
   full: float
   recorded: float
   forward: float
-  rounds: int
+  plain: float
 
 
 def measure(
-  session: session_lib.Session, limit: int, repetitions: int = 3
+  session: session_lib.Session,
+  plain: session_lib.Session,
+  limit: int,
+  repetitions: int = 3,
+  *,
+  compiled: bool = False,
 ) -> Times:
-  """Times the three programs on a batch whose prompts were read.
+  """Times the programs on a batch whose prompts were read.
 
   Args:
     session: not yet decoded; it stays as it was.
+    plain: the same of plain decoding.
     limit: rounds to make room for, max_new_tokens.
-    repetitions: timed turns, after one that compiles.
+    repetitions: timed turns.
+    compiled: another batch of this shape was measured before; else one more
+      turn is made first.
   """
   record = recording.record(session, limit)
   programs = (
-    _full(session),
-    _recorded(session, record),
-    _forward_alone(session, record),
+    (_full(session, session.capacity), session.state),
+    (_recorded(session, record), session.state),
+    (_forward_alone(session, record), session.state),
+    (_full(plain, record.rounds), plain.state),
   )
   times = []
-  for _ in range(repetitions + 1):
-    times.append([_time(program, session.state) for program in programs])
-  full, recorded, forward = np.median(times[1:], axis=0)
-  return Times(float(full), float(recorded), float(forward), record.rounds)
+  for _ in range(repetitions + (not compiled)):
+    times.append([_time(*program) for program in programs])
+  medians = np.median(np.asarray(times[-repetitions:]), axis=0)
+  # A plain round emits one token a row; the longest answer decides.
+  needed = int(record.acceptance.count.sum(axis=0).max())
+  medians[3] *= needed / record.rounds
+  return Times(*map(float, medians))
 
 
 def shares(times: Sequence[Times]) -> dict[str, float]:
@@ -164,15 +176,15 @@ def shares(times: Sequence[Times]) -> dict[str, float]:
   }
 
 
-def predicted_speedup(
-  times: Sequence[Times], block_efficiency: float, plain_round: float
-) -> float | None:
-  """tau * (a plain round) / (drafting and verifying of one round)."""
-  rounds = sum(t.rounds for t in times)
+def predicted_speedup(times: Sequence[Times]) -> float | None:
+  """Plain decoding of these batches / drafting and verifying alone.
+
+  The decode-only speedup if nothing else in a round took time.
+  """
   spent = sum(t.full - t.recorded + t.forward for t in times)
   if spent <= 0:
     return None
-  return block_efficiency * plain_round * rounds / spent
+  return sum(t.plain for t in times) / spent
 
 
 def _time(program: Callable[[types.DecodeState], Any], state) -> float:
@@ -182,7 +194,7 @@ def _time(program: Callable[[types.DecodeState], Any], state) -> float:
   return time.perf_counter() - begin
 
 
-def _full(session):
+def _full(session, rounds):
   method = session.method
   return lambda state: decode.advance(
     session.model,
@@ -192,15 +204,20 @@ def _full(session):
     session.sampling,
     session.policy,
     session.stop,
-    session.capacity,
+    rounds,
   )
 
 
 def _recorded(session, record):
   vocab = session.model.vocab_size
   log_q = jnp.full(vocab, -np.log(vocab)) if record.has_law else None
-  arrays = (record.tokens, record.parents, record.count)
-  drafter = ReplayDrafter(*map(jnp.asarray, arrays), log_q, record.max_depth)
+  drafter = ReplayDrafter(
+    tokens=jnp.asarray(record.tokens),
+    parents=jnp.asarray(record.parents),
+    count=jnp.asarray(record.count),
+    log_q=log_q,
+    max_depth=record.max_depth,
+  )
   verifier = ReplayVerifier(
     session.method.verifier,
     jax.tree.map(jnp.asarray, record.acceptance),
@@ -226,64 +243,6 @@ def _forward_alone(session, record):
   arrays = (record.root, record.tokens, record.parents, record.count)
   drafts, acceptance = jax.tree.map(jnp.asarray, (arrays, record.acceptance))
   shape = (record.max_depth, tuple(session.policy.widths))
-  return lambda state: _forward(
+  return lambda state: passes.run(
     session.model, state.cache, drafts, acceptance, record.rounds, shape
   )
-
-
-@functools.partial(
-  jax.jit, donate_argnames=("cache",), static_argnames=("shape",)
-)
-def _forward(target, cache, drafts, acceptance, rounds, shape):
-  """The target's passes over recorded blocks, each as wide as it was.
-
-  Returns:
-    A number and a cache that need all of them.
-  """
-  max_depth, widths = shape
-  root, tokens, parents, count = drafts
-
-  def body(carry):
-    index, *carry = carry
-    draft = types.Draft(
-      tokens[index], parents[index], None, count[index], max_depth
-    )
-    kept = jax.tree.map(lambda x: x[index], acceptance)
-    needed, below = jnp.max(draft.count), -1
-    for nodes in _widths(widths, draft):
-      run = functools.partial(
-        _pass, target, root[index], tree.narrow(draft, nodes), kept
-      )
-      is_width = (needed > below) & (needed <= nodes)
-      _, *carry = jax.lax.while_loop(
-        lambda carry: carry[0],
-        lambda c, run=run: run(*c[1:]),
-        (is_width, *carry),
-      )
-      below = nodes
-    return index + 1, *carry
-
-  carry = (jnp.int32(0), cache, jnp.float32(-jnp.inf))
-  return jax.lax.while_loop(lambda carry: carry[0] < rounds, body, carry)[1:]
-
-
-def _pass(target, root, draft, kept, cache, largest):
-  """One pass of the target; the maximum needs all its logits."""
-  block = jnp.concatenate([root[:, None], draft.tokens], axis=1)
-  if draft.is_chain:
-    output, path = target(block, cache), None
-  else:
-    depth, ancestors = tree.layout(draft)
-    positions = cache.lengths[:, None] + depth
-    output = target(block, cache, positions, ancestors)
-    path = kept.path
-  cache = output.cache.commit(path, kept.count)
-  return jnp.bool_(False), cache, jnp.maximum(largest, jnp.max(output.logits))
-
-
-def _widths(widths, draft) -> list[int]:
-  """What `decode` has programs for, ascending."""
-  nodes = draft.tokens.shape[1]
-  return [
-    w for w in sorted(widths) if w < nodes and (draft.is_chain or w == 0)
-  ] + [nodes]

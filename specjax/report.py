@@ -6,7 +6,7 @@ Model text is data: it goes through `rich.text.Text`, never through markup, and
 its control characters are shown, not obeyed.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 import contextlib
 import sys
 from typing import Any, TextIO
@@ -42,7 +42,7 @@ def visible(text: str) -> str:
 @contextlib.contextmanager
 def progress(
   total: int, done: int, file: TextIO | None = None
-) -> Iterator[Callable[[int, str], None]]:
+) -> Generator[Callable[[int, str], None]]:
   """A bar with the time left, on stderr; nothing where that is no terminal.
 
   Args:

@@ -12,12 +12,18 @@ does not depend on the order of equal values. All ties at the threshold stay.
 Axis letters: B batch, W slots, V vocabulary.
 """
 
+from typing import Any
+
 from flax import struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 GREEDY_BELOW = 1e-6  # a temperature under this is 0: logits would overflow
+
+
+# An array [B] in decoding; a number, or one a row, for `per_row`; None is off.
+Setting = Any
 
 
 class Sampling(struct.PyTreeNode):
@@ -35,13 +41,13 @@ class Sampling(struct.PyTreeNode):
     frequency: the same, times how often they were seen.
   """
 
-  temperature: jax.Array | None = None  # [B] float32
-  top_k: jax.Array | None = None  # [B] int32
-  top_p: jax.Array | None = None  # [B] float32
-  min_p: jax.Array | None = None  # [B] float32
-  repetition: jax.Array | None = None  # [B] float32
-  presence: jax.Array | None = None  # [B] float32
-  frequency: jax.Array | None = None  # [B] float32
+  temperature: Setting = None  # [B] float32
+  top_k: Setting = None  # [B] int32
+  top_p: Setting = None  # [B] float32
+  min_p: Setting = None  # [B] float32
+  repetition: Setting = None  # [B] float32
+  presence: Setting = None  # [B] float32
+  frequency: Setting = None  # [B] float32
 
   @property
   def is_greedy(self) -> bool:

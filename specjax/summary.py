@@ -4,6 +4,7 @@
 
 import collections
 from collections.abc import Mapping, Sequence
+import dataclasses
 import importlib.metadata
 import math
 import os
@@ -16,8 +17,10 @@ import jax
 import numpy as np
 
 from specjax import metrics, replay
+from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax.models import gguf_header
+from specjax.verifiers import coupled
 
 _LIBRARIES = ("specjax", "jax", "jaxlib", "flax", "numpy")
 
@@ -53,11 +56,17 @@ def method(
   return whole
 
 
-def plain(answers: metrics.Answers, seconds: Mapping[int, float], width: int):
+def plain(
+  answers: metrics.Answers,
+  reference: metrics.Answers,
+  seconds: Mapping[int, float],
+  width: int,
+) -> dict[str, Any]:
   """The measures of plain decoding.
 
   Args:
     answers: of all runs.
+    reference: of `plain_reference`.
     seconds: a round of each width, measured before the run.
     width: the one that was taken.
   """
@@ -68,24 +77,21 @@ def plain(answers: metrics.Answers, seconds: Mapping[int, float], width: int):
     "decode_tokens_per_second": metrics.tokens_per_second(
       answers, decode_only=True
     ),
+    "matched": metrics.matched(answers, reference),
     "degenerate": metrics.degenerate(answers),
   }
 
 
-def add_replay(
-  measures: dict[str, Any],
-  times: Sequence[replay.Times],
-  plain_answers: metrics.Answers,
-) -> None:
+def add_replay(measures: dict[str, Any], times: Sequence[replay.Times]) -> None:
   """Adds time shares and the speedup they predict, as new keys."""
-  rounds = sum(len(a.emitted) for a in plain_answers)
-  tau = measures["block_efficiency"]
   measures["time_share"] = replay.shares(times) if times else None
-  predicted = None
-  if times and rounds and tau:
-    spent = sum(a.decode_seconds for a in plain_answers)
-    predicted = replay.predicted_speedup(times, tau, spent / rounds)
-  measures["speedup"]["predicted"] = predicted
+  measures["replay_seconds"] = {
+    field.name: sum(getattr(t, field.name) for t in times)
+    for field in dataclasses.fields(replay.Times)
+  }
+  measures["speedup"]["predicted"] = (
+    replay.predicted_speedup(times) if times else None
+  )
 
 
 def device() -> dict[str, Any]:
@@ -124,9 +130,12 @@ def quantisation(path: pathlib.Path) -> str | None:
   return f"{bits[1]}-bit ({name})" if bits else None
 
 
-def is_comparable(method: session_lib.Method, sampling_is_greedy: bool) -> bool:
+def is_comparable(
+  method: session_lib.Method, settings: session_lib.Settings
+) -> bool:
   """Whether a method draws its tokens from the stream plain decoding uses."""
-  return sampling_is_greedy or type(method.verifier).__name__ == "Coupled"
+  sampling = sampling_lib.per_row(settings.sampling, 1)
+  return sampling.is_greedy or isinstance(method.verifier, coupled.Coupled)
 
 
 def unequal(
@@ -145,8 +154,8 @@ def unequal(
 def _measures(answers, plain_answers, reference, comparable) -> dict[str, Any]:
   matched = None
   if comparable:
-    matched = metrics.matched(answers, reference)
-    matched["first_difference_margin"] = None
+    counts = metrics.matched(answers, reference)
+    matched = {**counts, "first_difference_margin": None}
   return {
     "answers": len(answers),
     "block_efficiency": metrics.block_efficiency(answers),

@@ -11,7 +11,7 @@ timed. A line holds, for the slots that the round reached:
   log_q       of the drafted tokens under the draft's law (0 without one)
   entropy     nats, of the target's law at each reached slot
   overlap     sum of min(p, q) at each tested slot: what `rejection` accepts
-  coupled     what `coupled` accepts there (see `acceptance_coupled`)
+  coupled     what `coupled` accepts there (see `agreement.coupled_overlap`)
   margin      see `recording.margins`, at each reached slot
 
 Chains only: of a tree, the first path stands for all.
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from specjax import measure, metrics, recording
+from specjax import agreement, measure, recording
 from specjax import session as session_lib
 
 
@@ -47,7 +47,7 @@ def lines(
 
 def acceptance(rounds: Sequence[dict[str, Any]]) -> dict[str, float | None]:
   """Means over the tested positions of a method's lines."""
-  means = {}
+  means: dict[str, float | None] = {}
   for key, field in (
     ("acceptance_overlap", "overlap"),
     ("acceptance_coupled", "coupled"),
@@ -67,8 +67,8 @@ def _round(seen, row, margins) -> dict[str, Any]:
   overlap, coupled = [], []
   for slot in range(min(emitted, count)):
     p, q = np.exp(log_p[slot]), _law(draft, row, slot, log_p.shape[1])
-    overlap.append(metrics.overlap(p, q))
-    coupled.append(metrics.coupled_overlap(p, q))
+    overlap.append(agreement.overlap(p, q))
+    coupled.append(agreement.coupled_overlap(p, q))
   log_q = [0.0] * count
   if draft.log_q is not None:
     laws = np.asarray(draft.log_q[row])
@@ -79,7 +79,7 @@ def _round(seen, row, margins) -> dict[str, Any]:
     "emitted": np.asarray(kept.tokens[row])[:emitted].tolist(),
     "log_p": [float(log_p[i, token]) for i, token in enumerate(tokens)],
     "log_q": log_q,
-    "entropy": [metrics.entropy(log_p[slot]) for slot in reached],
+    "entropy": [agreement.entropy(log_p[slot]) for slot in reached],
     "overlap": overlap,
     "coupled": coupled,
     "margin": (

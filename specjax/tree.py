@@ -46,7 +46,7 @@ def layout(draft: types.Draft) -> tuple[jax.Array, jax.Array]:
   # the root, so further steps change nothing.
   hop = parents
   for _ in range(draft.max_depth):
-    ancestors = ancestors | (hop[:, :, None] == slots)
+    ancestors = ancestors | jax.nn.one_hot(hop, nodes + 1, dtype=bool)
     hop = jnp.take_along_axis(parents, hop, axis=1)
   return jnp.sum(ancestors, axis=-1) - 1, ancestors
 
@@ -116,7 +116,7 @@ def accept(
     on_path = jnp.take_along_axis(ancestors, leaf[:, None, None], axis=1)[:, 0]
     accepted = jnp.take_along_axis(depth, leaf[:, None], axis=1)[:, 0]
     at = on_path[:, None, :] & (depth[:, None, :] == steps[None, :, None])
-    path = jnp.sum(jnp.where(at, jnp.arange(nodes + 1), 0), axis=-1)
+    path = jnp.sum(jnp.where(at, jnp.arange(nodes + 1)[None, None], 0), axis=-1)
     children = (draft.parents == leaf[:, None]) & valid_nodes(draft)
     rejected = jnp.any(children, axis=1)
   padded = jnp.concatenate([draft.tokens, token[:, None]], axis=1)

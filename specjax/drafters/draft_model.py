@@ -40,6 +40,13 @@ class DraftModel(struct.PyTreeNode):
   model: types.Model
   length: int = struct.field(pytree_node=False)
 
+  def __post_init__(self):
+    if self.length < 1:
+      raise ValueError(
+        f"draft length {self.length} is no draft: use 1 or more, or none of "
+        "this drafter"
+      )
+
   @property
   def num_nodes(self) -> int:
     return self.length

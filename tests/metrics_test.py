@@ -1,0 +1,222 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Measures against examples computed by hand."""
+
+import dataclasses
+from typing import Any
+
+from absl.testing import absltest, parameterized
+import numpy as np
+import pytest
+
+from specjax import metrics
+
+
+def answer(
+  rounds=(),
+  *,
+  name="a",
+  group="g",
+  run=0,
+  tokens=None,
+  prefill=0.0,
+  decode=1.0,
+):
+  """Rounds are (drafted, accepted, emitted, rejected)."""
+  columns = np.array(rounds, int).reshape(-1, 4).T
+  drafted, accepted, emitted, rejected = columns
+  tokens = tuple(range(emitted.sum())) if tokens is None else tuple(tokens)
+  return metrics.Answer(
+    name,
+    group,
+    run,
+    tokens,
+    emitted,
+    drafted,
+    accepted,
+    rejected,
+    prefill,
+    decode,
+  )
+
+
+# Accepts all of 4, is refused after 1, drafts nothing, is cut after 2 by EOS.
+MIXED = ((4, 4, 5, 0), (4, 1, 2, 1), (0, 0, 1, 0), (4, 2, 2, 0))
+
+
+class Case(parameterized.TestCase):
+  def near(self, value: Any, expected: float) -> None:
+    """Equal up to the rounding of float64; None is not near anything."""
+    self.assertAlmostEqual(value, expected)
+
+
+class AcceptanceTest(Case):
+  def test_rates_divide_by_what_they_say(self):
+    """Tests passed: 4 + 1 + 2; tests failed: the second round's one."""
+    one = [answer(MIXED)]
+    self.near(metrics.acceptance_rate(one), 7 / 8)
+    self.near(metrics.accepted_per_draft(one), 7 / 12)
+    self.near(metrics.block_efficiency(one), 10 / 4)
+
+  def test_positions(self):
+    found: Any = metrics.acceptance_by_position([answer(MIXED)])
+    # Three rounds had a draft; 3, 2, 1, 1 of them kept more than i tokens.
+    np.testing.assert_allclose(
+      found["unconditional"], [3 / 3, 2 / 3, 1 / 3, 1 / 3]
+    )
+    # The second token was tested three times and refused once; the cut round
+    # says nothing about its third.
+    np.testing.assert_allclose(found["conditional"], [1, 2 / 3, 1, 1])
+
+  @pytest.mark.fault_case("B52")
+  def test_drafts_that_were_never_tested_count_nowhere(self):
+    """ggml-org/llama.cpp#14104, vllm-project/vllm#50518, #33729."""
+    rounds = ((2, 0, 0, 0), (4, 4, 5, 0), (4, 2, 3, 1), (0, 0, 0, 0))
+    one = [answer(rounds)]
+    self.near(metrics.accepted_per_draft(one), 6 / 8)
+    self.near(metrics.block_efficiency(one), 8 / 2)
+
+  @pytest.mark.fault_case("B52")
+  def test_the_targets_own_token_is_in_one_measure_only(self):
+    """SafeAILab/EAGLE#132: K = 4 keeps 4, 2 and 0."""
+    one = [answer(((4, 4, 5, 0), (4, 2, 3, 1), (4, 0, 1, 1)))]
+    self.near(metrics.accepted_per_draft(one), 0.5)
+    self.near(metrics.block_efficiency(one), 3.0)
+    self.near(metrics.acceptance_rate(one), 6 / 8)
+
+  def test_a_perfect_draft_cut_by_the_length_was_never_refused(self):
+    """24 tokens at K = 4: five rounds, 19 accepted."""
+    one = [answer([(4, 4, 5, 0)] * 4 + [(3, 3, 4, 0)])]
+    self.assertEqual(metrics.acceptance_rate(one), 1.0)
+    self.assertEqual(metrics.accepted_per_draft(one), 1.0)
+    self.near(metrics.block_efficiency(one), 24 / 5)
+
+  def test_micro_weighs_rounds_and_macro_answers(self):
+    both = [answer([(4, 3, 4, 1)] * 1), answer([(4, 0, 1, 1)] * 3)]
+    self.near(metrics.block_efficiency(both), 7 / 4)
+    self.near(metrics.block_efficiency_macro(both), 5 / 2)
+
+  def test_nothing_is_none_and_not_zero(self):
+    for measure in (
+      metrics.acceptance_rate,
+      metrics.accepted_per_draft,
+      metrics.block_efficiency,
+      metrics.block_efficiency_macro,
+      metrics.tokens_per_second,
+      metrics.degenerate,
+      metrics.acceptance_rate_interval,
+    ):
+      self.assertIsNone(measure([]))
+    plain = [answer([(0, 0, 1, 0)] * 3)]
+    self.assertIsNone(metrics.acceptance_rate(plain))
+    self.assertIsNone(metrics.accepted_per_draft(plain))
+    self.assertEqual(metrics.block_efficiency(plain), 1.0)
+
+
+class SpeedTest(Case):
+  def setUp(self):
+    super().setUp()
+    ten = range(10)
+    times = {
+      # (run, prompt): plain prefill, plain decode, ours decode
+      (0, "a"): (1.0, 4.0, 1.0),
+      (0, "b"): (1.0, 1.0, 1.0),
+      (1, "a"): (1.0, 9.0, 1.0),
+      (1, "b"): (1.0, 1.0, 1.0),
+    }
+    self.plain = [
+      answer(name=n, run=r, tokens=ten, prefill=p, decode=d)
+      for (r, n), (p, d, _) in times.items()
+    ]
+    self.ours = [
+      answer(name=n, run=r, tokens=ten, prefill=p, decode=d)
+      for (r, n), (p, _, d) in times.items()
+    ]
+
+  def test_rate_is_the_mean_of_rates(self):
+    run = [a for a in self.plain if a.run == 0]
+    self.near(metrics.tokens_per_second(run), (2 + 5) / 2)
+    self.near(metrics.tokens_per_second(run, decode_only=True), (2.5 + 10) / 2)
+
+  def test_speedup_is_the_ratio_of_means_of_paired_runs(self):
+    """Ours 5 and 5 tokens/s; plain 2 and 5, then 1 and 5."""
+    found = metrics.speedup(self.ours, self.plain)
+    first, second = 5 / 3.5, 5 / 3
+    self.near(found["mean"], (first + second) / 2)
+    self.near(found["std"], (second - first) / 2**0.5)
+    decode = (10 / 6.25 + 10 / ((10 / 9 + 10) / 2)) / 2
+    self.near(found["decode_only"], decode)
+
+  def test_only_prompts_of_both_count(self):
+    plain = [a for a in self.plain if a.id == "a"]
+    self.near(metrics.speedup(self.ours, plain)["mean"], 3.75)
+
+  def test_one_run_has_no_spread(self):
+    ours = [a for a in self.ours if a.run == 0]
+    self.assertIsNone(metrics.speedup(ours, self.plain)["std"])
+
+  def test_loops_are_left_out_where_it_says_so(self):
+    loop = (1, 2, 3, 4) * 4
+    ours = [
+      dataclasses.replace(a, tokens=loop if a.id == "a" else a.tokens)
+      for a in self.ours
+    ]
+    self.near(metrics.degenerate(ours), 0.5)
+    self.near(metrics.speedup(ours, self.plain)["without_degenerate"], 1.0)
+
+  @parameterized.parameters(
+    ((1, 2, 3, 4) * 4, True),
+    ((1, 2, 3, 4) * 3, False),
+    ((7,) * 7, True),
+    ((7,) * 6, False),
+    ((), False),
+    (tuple(range(100)), False),
+  )
+  def test_degenerate_is_one_4_gram_four_times(self, tokens, expected):
+    self.assertEqual(metrics.is_degenerate(tokens), expected)
+
+  def test_interval_holds_the_value_and_is_repeatable(self):
+    interval: Any = metrics.speedup_interval(self.ours, self.plain)
+    low, high = interval
+    self.assertLess(low, metrics.speedup(self.ours, self.plain)["mean"])
+    self.assertGreater(high, metrics.speedup(self.ours, self.plain)["mean"])
+    # Prompts alone give 1 (b) and the mean of 2.5 and 5 (a).
+    self.near(low, 1.0)
+    self.near(high, 3.75)
+    again = metrics.speedup_interval(self.ours, self.plain)
+    self.assertEqual((low, high), again)
+
+  def test_one_prompt_has_no_interval(self):
+    self.assertIsNone(metrics.acceptance_rate_interval([answer(MIXED)]))
+
+  def test_bootstrap_finds_the_standard_error_of_a_mean(self):
+    """Mean of 400 coin flips: 1.96 standard errors are 0.049."""
+    flips = np.arange(400)[None] % 2
+    interval: Any = metrics.bootstrap(flips, np.ones((1, 400)))
+    low, high = interval
+    # 2000 resamples know an end of the interval to about 0.003 (3 sigma).
+    self.assertAlmostEqual(low, 0.451, delta=0.004)
+    self.assertAlmostEqual(high, 0.549, delta=0.004)
+
+
+class MatchTest(absltest.TestCase):
+  def test_matched_counts_prompts_equal_in_every_run(self):
+    wanted = [answer(name=n, tokens=(1, 2, 3)) for n in "abc"]
+    ours = [
+      answer(name="a", tokens=(1, 2, 3)),
+      answer(name="b", tokens=(1, 2)),
+      answer(name="c", tokens=(1, 2, 4)),
+      answer(name="d", tokens=(1,)),
+      answer(name="a", tokens=(1, 2, 3), run=1),
+      answer(name="b", tokens=(1, 2, 3), run=1),
+    ]
+    self.assertEqual(metrics.matched(ours, wanted), {"equal": 1, "total": 3})
+
+  def test_first_difference(self):
+    self.assertIsNone(metrics.first_difference((1, 2), (1, 2)))
+    self.assertEqual(metrics.first_difference((1, 2, 3), (1, 4, 3)), 1)
+    self.assertEqual(metrics.first_difference((1, 2), (1, 2, 3)), 2)
+
+
+if __name__ == "__main__":
+  absltest.main()

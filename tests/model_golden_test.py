@@ -1,0 +1,133 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Logits and greedy tokens equal Transformers', from files that hold them.
+
+The files are made by tests/parity/make_model_golden.py; the parity tier makes
+them again. Logits are compared within 1e-3: float32 sums in another order
+differ by under 1e-4 here, a wrong frequency or row order by whole units.
+"""
+
+import pathlib
+import tempfile
+
+from absl.testing import absltest, parameterized
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from specjax import decode, policy, streams, types
+from specjax import sampling as sampling_lib
+from specjax.drafters import empty
+from specjax.models import gguf, huggingface, sources
+from specjax.models import model as model_lib
+from specjax.verifiers import coupled
+from tests import checkpoint_files
+from tests.parity import make_model_golden as maker
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+TOLERANCE = 1e-3
+
+
+def logits(model, tokens):
+  """[T, V] of one block."""
+  cache = model.init_cache(1, len(tokens), len(tokens))
+  return np.asarray(model(jnp.asarray(tokens)[None], cache).logits[0])
+
+
+def greedy(model, tokens, new=maker.NEW_TOKENS):
+  """Ids that the decoding loop adds, with nothing that ends a row."""
+  one = jnp.ones((1,), jnp.int32)
+  nothing = jnp.full((1,), -1, jnp.int32)
+  stop = types.Stop(nothing, one * new, jnp.full((0, 1), -1, jnp.int32))
+  state = decode.decode(
+    model,
+    empty.Empty(),
+    coupled.Coupled(),
+    jnp.asarray(tokens, jnp.int32)[None],
+    one * len(tokens),
+    streams.row_keys(0, jnp.arange(1), jnp.zeros((1,), int)),
+    sampling_lib.Sampling(),
+    policy.Fixed(0),
+    stop,
+    capacity=len(tokens) + new + 1,
+  )
+  return np.asarray(state.tokens[0, len(tokens) : len(tokens) + new])
+
+
+class TinyGoldenTest(parameterized.TestCase):
+  def setUp(self):
+    super().setUp()
+    folder = tempfile.TemporaryDirectory()
+    self.addCleanup(folder.cleanup)
+    self.folder = pathlib.Path(folder.name)
+    self.golden = np.load(GOLDEN / "model_tiny.npz")
+
+  def assert_equal(self, name, config, params):
+    model = model_lib.Model.from_params(config, params)
+    np.testing.assert_allclose(
+      logits(model, maker.TOKENS),
+      self.golden[f"{name}/logits"],
+      rtol=0,
+      atol=TOLERANCE,
+    )
+    np.testing.assert_array_equal(
+      greedy(model, maker.TOKENS), self.golden[f"{name}/greedy"]
+    )
+
+  @parameterized.parameters(*maker.CASES)
+  def test_safetensors(self, name):
+    folder = maker.write_case(name, self.folder / name)
+    config, params, _ = huggingface.load(folder)
+    factors = config.rope_factors or (1.0,) * (config.head_dim // 2)
+    theirs = self.golden[f"{name}/rope_factors"]
+    np.testing.assert_allclose(factors, theirs, rtol=1e-6)
+    self.assertEqual(np.ptp(theirs) > 1, maker.is_scaled(name))
+    self.assert_equal(name, config, params)
+
+  @parameterized.parameters(*maker.CASES)
+  def test_gguf(self, name):
+    config = checkpoint_files.tiny(**maker.CASES[name])
+    tensors = checkpoint_files.gguf_tensors(
+      config, checkpoint_files.random_tensors(config)
+    )
+    if maker.is_scaled(name):
+      factors = self.golden[f"{name}/rope_factors"].astype(np.float32)
+      tensors["rope_freqs.weight"] = factors
+    path = checkpoint_files.write_gguf(
+      self.folder / "tiny.gguf", checkpoint_files.gguf_metadata(config), tensors
+    )
+    config, params, _ = gguf.load(path)
+    self.assert_equal(name, config, params)
+
+  def test_the_tolerance_sees_a_wrong_frequency(self):
+    folder = maker.write_case("llama3", self.folder / "llama3")
+    config, params, _ = huggingface.load(folder)
+    plain = checkpoint_files.tiny(**maker.CASES["llama3"])
+    self.assertNotEqual(plain, config)
+    model = model_lib.Model.from_params(plain, params)
+    off = logits(model, maker.TOKENS) - self.golden["llama3/logits"]
+    self.assertGreater(np.abs(off).max(), 100 * TOLERANCE)
+
+
+class DefaultModelGoldenTest(absltest.TestCase):
+  @pytest.fixture(autouse=True)
+  def _find(self, real_model_path):
+    self.model, _ = sources.load(str(real_model_path))
+
+  def test_real_weights(self):
+    golden = np.load(GOLDEN / "model_smollm2.npz")
+    tokens, ids = golden["tokens"], golden["ids"]
+    own = logits(self.model, tokens)
+    np.testing.assert_allclose(
+      np.take_along_axis(own, ids, axis=1),
+      golden["logits"],
+      rtol=0,
+      atol=TOLERANCE,
+    )
+    top = golden["logits"][:, 0]
+    np.testing.assert_allclose(own.max(axis=1), top, rtol=0, atol=TOLERANCE)
+    np.testing.assert_array_equal(greedy(self.model, tokens), golden["greedy"])
+
+
+if __name__ == "__main__":
+  absltest.main()

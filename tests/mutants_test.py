@@ -1,0 +1,259 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The proofs have teeth: each broken rule here must be found out.
+
+A mutant is the real file with one place of its text replaced, run as a module
+of its own. A replaced text must occur exactly once, so a mutant that no longer
+fits the code fails loudly, and a new module has functions of its own, so no
+compiled program of the right rule is used again.
+"""
+
+import inspect
+import types as python_types
+
+from absl.testing import absltest, parameterized
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from specjax import exact, sampling, streams, tree
+from specjax.verifiers import coupled, rejection
+from tests import tables
+
+TARGET = tables.softmax(tables.logits(1))
+DRAFT = tables.softmax(tables.logits(2))
+DRAFTS = exact.honest(DRAFT)
+LENGTHS, TOKENS = (1, 2, 0), 3
+
+RUN = "jnp.cumprod(hits, axis=1)"
+# Biases that a user could see; all of them are over 1e-3.
+STRUCTURAL = {
+  "count_instead_of_run": (RUN, "hits"),
+  "no_residual": ("mass = sampling.residual(p, q)", "mass = p"),
+  "unweighted_residual": (
+    "mass = sampling.residual(p, q)",
+    "mass = (p > q).astype(p.dtype)",
+  ),
+  "mirrored_residual": ("residual(p, q)", "residual(q, p)"),
+  "one_draft_too_many": (
+    "hits = (uniforms.accept * q_x < p_x) & tree.valid_nodes(draft)",
+    "hits = uniforms.accept * q_x < p_x\n"
+    "    hits &= jnp.arange(nodes) <= draft.count[:, None]",
+  ),
+  "residual_after_the_last": ("(leaf < draft.count)", "(leaf <= draft.count)"),
+  "no_residual_at_the_end": (
+    "(leaf < draft.count)",
+    "(leaf < draft.count - 1)",
+  ),
+  "inverted_ratio": ("accept * q_x < p_x", "accept * p_x < q_x"),
+  "probability_is_enough": ("accept * q_x < p_x", "accept < p_x"),
+  "next_slot": ("p = jnp.exp(_row(log_p, leaf))", "p = jnp.exp(log_p[:, -1])"),
+  "one_number_for_both": (
+    "streams_lib.RESIDUAL, lengths",
+    "streams_lib.ACCEPT, lengths",
+  ),
+}
+# Biases of rounding size: small, but a right rule has none.
+NUMERICAL = {
+  "epsilon_in_ratio": ("accept * q_x < p_x", "accept * (q_x + 1e-7) < p_x"),
+  "epsilon_in_residual": (
+    "mass = sampling.residual(p, q)",
+    "mass = jnp.maximum(p - q, 1e-7)",
+  ),
+}
+# A race gone wrong is refused before a law is made of it.
+RACES = {
+  "count_instead_of_run": (
+    "leaf = jnp.sum(jnp.cumprod(hits, axis=1), axis=1)",
+    "leaf = jnp.sum(hits, axis=1)",
+  ),
+  "one_noise_for_all_depths": ("uniforms(depths,", "uniforms(depths * 0,"),
+  "one_position_late": (
+    "self.lengths[:, None] +",
+    "1 + self.lengths[:, None] +",
+  ),
+  "draft_is_always_kept": (
+    "hits = draft.tokens == drawn[:, :-1]",
+    "hits = jnp.ones_like(draft.tokens, bool)",
+  ),
+  "first_draw_at_the_end": ("drawn, leaf[:, None]", "drawn, leaf[:, None] * 0"),
+}
+# A race over something else than the target's law has another law.
+RACE_LAWS = {
+  "keyed_by_depth": ("self.lengths[:, None] +", "0 * self.lengths[:, None] +"),
+  "no_noise": (
+    "argmax(log_p + noise)\n    hits = draft",
+    "argmax(log_p)\n    hits = draft",
+  ),
+  "half_noise": (
+    "uniforms(depths, log_p.shape[-1])",
+    "0.5 * uniforms(depths, log_p.shape[-1])",
+  ),
+}
+# The order of transforms: filters see the tempered law.
+TEMPERATURE = "x = x / jnp.where(greedy, 1.0, temperature)"
+FILTERS_FIRST = (
+  (TEMPERATURE, "scale = jnp.where(greedy, 1.0, temperature)"),
+  (
+    "jax.nn.log_softmax(x, axis=-1))",
+    "jax.nn.log_softmax(x / scale, axis=-1))",
+  ),
+)
+
+
+def mutate(module, *replacements):
+  """A module like `module` but for pairs (old text, new text)."""
+  source = inspect.getsource(module)
+  for old, new in replacements:
+    if source.count(old) != 1:
+      raise AssertionError(f"{old!r} must occur once in {module.__name__}")
+    source = source.replace(old, new)
+  jax.clear_caches()
+  mutant = python_types.ModuleType(f"mutant_{module.__name__}")
+  exec(compile(source, mutant.__name__, "exec"), mutant.__dict__)
+  return mutant
+
+
+def distance(verifier, target=TARGET, drafts=DRAFTS):
+  law = exact.law(verifier, target, drafts, LENGTHS, TOKENS)
+  return exact.total_variation(law, exact.joint(TARGET, TOKENS))
+
+
+class RejectionMutantsTest(parameterized.TestCase):
+  def test_the_right_rule_passes(self):
+    self.assertLess(distance(rejection.Rejection()), 1e-12)
+    same = mutate(rejection, (RUN, f"({RUN})")).Rejection()
+    self.assertLess(distance(same), 1e-12)
+
+  @parameterized.parameters(*STRUCTURAL)
+  def test_structural(self, name):
+    rule = mutate(rejection, STRUCTURAL[name]).Rejection()
+    self.assertGreater(distance(rule), 1e-3)
+
+  @parameterized.parameters(*NUMERICAL)
+  def test_numerical(self, name):
+    rule = mutate(rejection, NUMERICAL[name]).Rejection()
+    off = distance(rule)
+    self.assertLess(off, 1e-5)
+    self.assertGreater(off, 100 * distance(rejection.Rejection()))
+
+
+class DraftMutantsTest(parameterized.TestCase):
+  """The rule is right, what it is told of the draft is not."""
+
+  @pytest.mark.fault_case("B03")
+  def test_argmax_with_the_law_of_sampling(self):
+    """huggingface/transformers#32867, on several rounds."""
+    rule = rejection.Rejection()
+    drawn = tables.best(DRAFT)
+    wrong = exact.Drafts(drawn, DRAFT)
+    self.assertGreater(distance(rule, drafts=wrong), 1e-2)
+    self.assertLess(distance(rule, drafts=exact.honest(drawn)), 1e-12)
+
+  @pytest.mark.fault_case("B01")
+  def test_unfiltered_law_in_the_ratio(self):
+    """huggingface/transformers#47932, on several rounds."""
+    rule = rejection.Rejection()
+    drawn = tables.sampled(tables.logits(2), temperature=1.0, top_k=2)
+    wrong = exact.Drafts(drawn, DRAFT)
+    self.assertGreater(distance(rule, drafts=wrong), 1e-2)
+    self.assertLess(distance(rule, drafts=exact.honest(drawn)), 1e-12)
+
+  def test_coupled_does_not_care(self):
+    rule = coupled.Coupled()
+    wrong = exact.Drafts(tables.best(DRAFT), DRAFT)
+    self.assertLess(distance(rule, drafts=wrong), 1e-12)
+
+  def test_filters_before_temperature(self):
+    settings = dict(temperature=0.6, top_p=0.8)
+    right = tables.sampled(tables.logits(1), **settings)
+    mutant = mutate(sampling, *FILTERS_FIRST)
+    wrong = tables.sampled(tables.logits(1), mutant.log_probs, **settings)
+    rule, draft = rejection.Rejection(), exact.honest(right)
+    joint = exact.joint(right, TOKENS)
+    for target, is_right in ((right, True), (wrong, False)):
+      law = exact.law(rule, target, draft, LENGTHS, TOKENS)
+      off = exact.total_variation(law, joint)
+      if is_right:
+        self.assertLess(off, 1e-12)
+      else:
+        self.assertGreater(off, 1e-3)
+
+
+class CoupledMutantsTest(parameterized.TestCase):
+  def test_the_right_rule_passes(self):
+    self.assertLess(distance(coupled.Coupled()), 1e-12)
+
+  @parameterized.parameters(*RACES)
+  def test_text_depends_on_the_draft(self, name):
+    rule = mutate(coupled, RACES[name]).Coupled()
+    with self.assertRaisesRegex(ValueError, "depends on the draft"):
+      distance(rule)
+
+  @parameterized.parameters(*RACE_LAWS)
+  def test_another_law(self, name):
+    rule = mutate(coupled, RACE_LAWS[name]).Coupled()
+    self.assertGreater(distance(rule), 1e-3)
+
+
+# Faults between rows or between streams need production numbers.
+ROWS = 100_000
+
+
+def first_tokens(verifier, batch=1):
+  """Counts [V] of the first emitted token, one draft, rows in `batch`es."""
+  p = jnp.asarray(TARGET(np.zeros((1, 0), int))[0], jnp.float32)
+  q = jnp.asarray(DRAFT(np.zeros((1, 0), int))[0], jnp.float32)
+  vocab = len(p)
+
+  def one(keys):
+    rows = keys.shape[0]
+    source = streams.Streams(keys, jnp.zeros((rows,), jnp.int32))
+    lengths = jnp.full((rows,), 5)
+    zeros = jnp.zeros((rows, 1), jnp.int32)
+    noise = verifier.noise(source, vocab)(lengths[:, None], zeros)
+    tokens = sampling.argmax(q + noise)
+    log_q = jnp.broadcast_to(q, (rows, 1, vocab))
+    draft = tree.chain(tokens, jnp.ones((rows,), jnp.int32), log_q)
+    log_p = jnp.broadcast_to(p, (rows, 2, vocab))
+    uniforms = verifier.draw(source, lengths, draft)
+    return verifier.verify(log_p, draft, uniforms).tokens[:, 0]
+
+  index = jnp.arange(ROWS)
+  keys = streams.row_keys(11, index, index * 0).reshape(-1, batch)
+  tokens = jax.jit(jax.vmap(one))(keys)
+  return np.bincount(np.asarray(tokens).ravel(), minlength=vocab)
+
+
+def largest_z(counts):
+  """Largest deviation of a token's count, in standard deviations."""
+  p = np.exp(TARGET(np.zeros((1, 0), int))[0])
+  return np.max(np.abs(counts - ROWS * p) / np.sqrt(ROWS * p * (1 - p)))
+
+
+class StreamMutantsTest(parameterized.TestCase):
+  @parameterized.product(
+    rule=(rejection.Rejection(), coupled.Coupled()), batch=(1, 2)
+  )
+  def test_the_right_rules_pass(self, rule, batch):
+    # Level 1e-4 for four tokens, on a fixed seed.
+    self.assertLess(largest_z(first_tokens(rule, batch)), 4.3)
+
+  def test_accept_test_knows_what_drew_the_token(self):
+    place = "streams.uniform(streams_lib.ACCEPT"
+    rule = mutate(
+      rejection, (place, "streams.uniform(streams_lib.DRAFT")
+    ).Rejection()
+    self.assertGreater(largest_z(first_tokens(rule)), 10)
+
+  def test_shortest_row_cuts_the_others_and_draws_anew(self):
+    leaf = "leaf = jnp.sum(jnp.cumprod(hits, axis=1), axis=1)"
+    cut = leaf + "\n    leaf = jnp.full_like(leaf, jnp.min(leaf))"
+    rule = mutate(rejection, (leaf, cut)).Rejection()
+    self.assertLess(largest_z(first_tokens(rule, batch=1)), 4.3)
+    self.assertGreater(largest_z(first_tokens(rule, batch=2)), 10)
+
+
+if __name__ == "__main__":
+  absltest.main()

@@ -1,0 +1,128 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What the terminal shows, model text as data among it."""
+
+import io
+
+from absl.testing import absltest, parameterized
+import rich.console
+
+from specjax import report
+
+
+def measures(**changes):
+  values = {
+    "block_efficiency": 2.5,
+    "acceptance_rate": 0.625,
+    "acceptance_by_position": {
+      "unconditional": [0.75, 0.5],
+      "conditional": [0.75, 2 / 3],
+    },
+    "tokens_per_second": 31.25,
+    "speedup": {"mean": 1.5, "std": 0.1, "decode_only": 1.75},
+    "matched": {"equal": 5, "total": 6, "first_difference_margin": 2e-5},
+    "time_share": {"draft": 0.01, "verify": 0.95, "other": 0.04},
+    "by_category": {},
+  }
+  return values | changes
+
+
+def summary(**methods):
+  return {
+    "target": {"name": "tiny", "note": "4-bit (Q4_1), dequantised to float32"},
+    "device": {"platform": "cpu", "processor": "A Chip", "cores": 2},
+    "plain": {"width": 1, "tokens_per_second": 20.5},
+    "methods": methods,
+  }
+
+
+def shown(what) -> str:
+  out = io.StringIO()
+  report.show(what, out)
+  return out.getvalue()
+
+
+class TableTest(absltest.TestCase):
+  def test_every_number_is_there(self):
+    text = shown(summary(ngram=measures()))
+    for word in (
+      "dequantised",
+      "A Chip, 2 cores",
+      "20.5",
+      "2.50",
+      "0.62",
+      "31.2",
+      "1.50 ± 0.10",
+      "1.75",
+      "5/6 (margin 2.0e-05)",
+      "0.01 / 0.95 / 0.04",
+      "0.75",
+    ):
+      self.assertIn(word, text)
+
+  def test_what_is_not_known_is_not_a_number(self):
+    speedup = {"mean": None, "std": None, "decode_only": None}
+    text = shown(
+      summary(
+        m=measures(
+          acceptance_rate=None, matched=None, time_share=None, speedup=speedup
+        )
+      )
+    )
+    self.assertIn("n/a (another stream)", text)
+    self.assertNotIn("None", text)
+
+  def test_categories_and_names_are_no_markup(self):
+    part = measures(block_efficiency=3.25)
+    whole = measures(by_category={"[red]code": part, "[/b]": part})
+    text = shown(summary(**{"[bold]x\x1b[2J": whole}))
+    for word in ("[red]code", "[/b]", "[bold]x\\x1b[2J", "3.25 / 1.75"):
+      self.assertIn(word, text)
+    self.assertNotIn("\x1b", text)
+
+
+class AnswerViewTest(parameterized.TestCase):
+  def test_accepted_text_is_marked_by_colour_on_a_terminal(self):
+    out = io.StringIO()
+    terminal = rich.console.Console(file=out, force_terminal=True, width=80)
+    with absltest.mock.patch.object(
+      rich.console, "Console", return_value=terminal
+    ):
+      view = report.AnswerView()
+    view.write("[/INST] own", accepted=False)
+    view.write(" drafted", accepted=True)
+    # 4;32 is underlined green.
+    self.assertRegex(
+      out.getvalue(), r"^\[/INST\] own\x1b\[4;32m drafted\x1b\[0m$"
+    )
+
+  @parameterized.parameters((True, "own« drafted»"), (False, "own drafted"))
+  def test_elsewhere_only_if_asked(self, mark, expected):
+    out = io.StringIO()
+    view = report.AnswerView(out, mark=mark)
+    view.write("own", accepted=False)
+    view.write(" drafted", accepted=True)
+    view.write("", accepted=True)
+    self.assertEqual(out.getvalue(), expected)
+
+  @parameterized.parameters(
+    ("\x1b[2J", "\\x1b[2J"),
+    ("a\rb\x07", "a\\x0db\\x07"),
+    ("\u202etxet", "\\u202etxet"),
+    ("\x9b31m", "\\x9b31m"),
+    ("line\n\tü — 漢", "line\n\tü — 漢"),
+  )
+  def test_control_characters_are_shown(self, text, expected):
+    self.assertEqual(report.visible(text), expected)
+
+
+class ProgressTest(absltest.TestCase):
+  def test_it_is_quiet_where_there_is_no_terminal(self):
+    out = io.StringIO()
+    with report.progress(3, 1, out) as say:
+      say(1, "ngram [/b]")
+    self.assertEqual(out.getvalue(), "")
+
+
+if __name__ == "__main__":
+  absltest.main()
