@@ -3,6 +3,7 @@
 """One prompt, answered on the terminal as it grows."""
 
 from ml_collections import ConfigDict
+import numpy as np
 
 from specjax import backend, build, metrics, report, tokenizers
 from specjax import session as session_lib
@@ -47,31 +48,16 @@ def stream(
 ) -> tuple[int, float]:
   """Prints each round's tokens as they come, those that were drafted marked.
 
-  With stop strings the answer is printed at its end, since what a round gave
-  may be taken back.
-
   Returns:
     Tokens and seconds of the first round, which waits for the compiler.
   """
   text = tokenizer.detokenizer()
-  shown, first = 0, None
-  for _ in session.rounds(1):
-    if first is None:
-      length = session.state.lengths[0] - session.state.prompt_lengths[0]
-      first = int(length), session.decode_seconds
-    if session.settings.stop and not bool(session.state.done[0]):
-      continue
-    result = session.results()[0]
-    rounds = zip(result.emitted, result.accepted)
-    at = 0
-    for emitted, accepted in rounds:
-      drafted = result.tokens[at : at + accepted]
-      own = result.tokens[at + accepted : at + emitted]
-      if at >= shown:
-        view.write(text.push(drafted.tolist()), accepted=True)
-        view.write(text.push(own.tolist()), accepted=False)
-      at += emitted
-    shown = at
+  first = None
+  for (row,) in session.stream():
+    first = first or (len(row.tokens), session.decode_seconds)
+    drafted, own = np.split(row.tokens, [row.accepted])
+    view.write(text.push(drafted.tolist()), accepted=True)
+    view.write(text.push(own.tolist()), accepted=False)
   view.write(text.flush(), accepted=False)
   return first or (0, 0.0)
 

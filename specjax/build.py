@@ -11,7 +11,7 @@ from typing import Any
 from ml_collections import ConfigDict
 import numpy as np
 
-from specjax import data, policy, tokenizers, types
+from specjax import api, data, policy, tokenizers, types
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax.drafters import draft_model, empty, ngram
@@ -67,7 +67,8 @@ def task(
   loaded: Sequence[data.Prompt],
 ) -> Task:
   """The prompts as ids; a text becomes a message where there is a template."""
-  return Task(tuple(loaded), _encode(tokenizer, loaded), settings(config))
+  ids = api.encode(tokenizer, [prompt.content for prompt in loaded])
+  return Task(tuple(loaded), tuple(map(tuple, ids)), settings(config))
 
 
 def settings(config: ConfigDict) -> session_lib.Settings:
@@ -152,27 +153,6 @@ def capacity(
       f"the capacity of {size} slots takes: use at most {size - 1}"
     )
   return session_lib.bucket(target, compared[widest], settings, ids)
-
-
-def _encode(
-  tokenizer: tokenizers.Tokenizer, loaded: Sequence[data.Prompt]
-) -> tuple[tuple[int, ...], ...]:
-  """Ids of the prompts; chats are rendered together, which is much faster."""
-  texts = tokenizer.chat_template is None
-  chats = [
-    prompt.content
-    if not isinstance(prompt.content, str)
-    else ({"role": "user", "content": prompt.content},)
-    for prompt in loaded
-    if not (texts and isinstance(prompt.content, str))
-  ]
-  rendered = iter(tokenizer.encode_chats(chats) if chats else ())
-  return tuple(
-    tuple(tokenizer.encode(prompt.content))
-    if texts and isinstance(prompt.content, str)
-    else tuple(next(rendered))
-    for prompt in loaded
-  )
 
 
 def _read_tokenizer(source: sources.Source) -> tokenizers.Tokenizer:

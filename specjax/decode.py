@@ -8,6 +8,7 @@ Axis letters: B batch, S token slots, N prompt tokens.
 """
 
 from collections.abc import Iterator
+import dataclasses
 import functools
 
 import jax
@@ -56,7 +57,7 @@ def _round(target, drafter, verifier, state, sampling, policy, stop):
   )
   needed = jnp.max(draft.count)
   below = -1
-  for nodes in _widths(policy, draft):
+  for nodes in tree.widths(draft, policy.widths):
 
     def verify(carry, nodes=nodes):
       _, state = carry
@@ -72,14 +73,6 @@ def _round(target, drafter, verifier, state, sampling, policy, stop):
     )
     below = nodes
   return state
-
-
-def _widths(policy: types.Policy, draft: types.Draft) -> list[int]:
-  """Node counts that get a program of their own, ascending; T is the last."""
-  nodes = draft.tokens.shape[1]
-  return [
-    w for w in sorted(policy.widths) if w < nodes and (draft.is_chain or w == 0)
-  ] + [nodes]
 
 
 @functools.partial(jax.jit, static_argnames=("capacity", "chunk"))
@@ -165,6 +158,19 @@ def decode(
   )
 
 
+@dataclasses.dataclass(frozen=True)
+class Committed:
+  """What one round added to a row.
+
+  Attributes:
+    tokens: ids, the drafted ones first.
+    accepted: how many of them were drafted.
+  """
+
+  tokens: np.ndarray
+  accepted: int
+
+
 def stream(
   target: types.Model,
   drafter: types.Drafter,
@@ -173,20 +179,28 @@ def stream(
   sampling: sampling_lib.Sampling,
   policy: types.Policy,
   stop: types.Stop,
-  rounds: int = 1,
-) -> Iterator[types.DecodeState]:
-  """Yields the state after every `rounds` rounds; the same tokens as `decode`.
+) -> Iterator[tuple[types.DecodeState, list[Committed]]]:
+  """Yields what each round commits; the same tokens as `decode`.
 
-  Each yielded state is donated to the next round: read it, do not keep it. The
-  caller may send back a changed state (rows ended by a stop string).
+  The state yielded with it is donated to the next round: read it, do not keep
+  it.
   """
-  while not bool(np.all(state.done)):
-    state = advance(
-      target, drafter, verifier, state, sampling, policy, stop, rounds
-    )
-    changed = yield state
-    if changed is not None:
-      state = changed
+  while not np.all(state.done):
+    before = np.asarray(state.lengths)
+    state = advance(target, drafter, verifier, state, sampling, policy, stop, 1)
+    yield state, committed(before, state)
+
+
+def committed(before: np.ndarray, state: types.DecodeState) -> list[Committed]:
+  """What the last round added to rows that had `before` [B] tokens."""
+  tokens, lengths, rounds, accepted = jax.device_get(
+    (state.tokens, state.lengths, state.stats.rounds, state.stats.accepted)
+  )
+  added = [row[start:end] for row, start, end in zip(tokens, before, lengths)]
+  return [
+    Committed(new, int(accepted[row, rounds[row] - 1]) if len(new) else 0)
+    for row, new in enumerate(added)
+  ]
 
 
 def check(

@@ -50,7 +50,7 @@ def run(
     )
     kept = jax.tree.map(lambda x: x[index], acceptance)
     needed, below = jnp.max(draft.count), -1
-    for nodes in _widths(widths, draft):
+    for nodes in tree.widths(draft, widths):
       run = functools.partial(
         _pass, target, root[index], tree.narrow(draft, nodes), kept
       )
@@ -80,11 +80,3 @@ def _pass(target, root, draft, kept, cache, largest):
     path = kept.path
   cache = output.cache.commit(path, kept.count)
   return jnp.bool_(False), cache, jnp.maximum(largest, jnp.max(output.logits))
-
-
-def _widths(widths, draft) -> list[int]:
-  """What `decode` has programs for, ascending."""
-  nodes = draft.tokens.shape[1]
-  return [
-    w for w in sorted(widths) if w < nodes and (draft.is_chain or w == 0)
-  ] + [nodes]

@@ -153,6 +153,13 @@ class Session:
         self._end_at_stop_strings()
       yield self.state
 
+  def stream(self) -> Iterator[list[decode.Committed]]:
+    """Runs to the end, yielding what each round commits to each answer."""
+    before = np.asarray(self.state.lengths)
+    for state in self.rounds(1):
+      yield decode.committed(before, state)[: self._live]
+      before = np.asarray(state.lengths)
+
   def results(self) -> list[Generation]:
     """The answers so far."""
     state = jax.device_get(

@@ -10,6 +10,8 @@ V vocabulary.
   depth    0   1   1   2         3
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -76,6 +78,15 @@ def narrow(draft: types.Draft, nodes: int) -> types.Draft:
     draft.count,
     max_depth=nodes,
   )
+
+
+def widths(draft: types.Draft, wanted: Sequence[int]) -> list[int]:
+  """Node counts to compile a round for, ascending; T is the last."""
+  nodes = draft.tokens.shape[1]
+  narrower = [
+    w for w in sorted(wanted) if w < nodes and (draft.is_chain or w == 0)
+  ]
+  return [*narrower, nodes]
 
 
 def valid_nodes(draft: types.Draft) -> jax.Array:

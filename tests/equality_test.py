@@ -299,12 +299,15 @@ class InvarianceTest(parameterized.TestCase):
       TARGET, DRAFTERS["noisy"], sampling=SAMPLINGS["mixed"], new=NEW
     )
     counts, text = [], [[], [], []]
-    for newest in decode.stream(
+    for newest, committed in decode.stream(
       TARGET, DRAFTERS["noisy"], coupled.Coupled(), state, *rest
     ):
       answers = decoding.answers(decoding.fetch(newest))
       for row, answer in enumerate(answers):
         self.assertEqual(answer[: len(text[row])], text[row])
+      for row, added in enumerate(committed):
+        self.assertEqual([*text[row], *added.tokens.tolist()], answers[row])
+        self.assertLessEqual(added.accepted, len(added.tokens))
       text = answers
       counts.append([len(answer) for answer in answers])
     self.assertEqual(text, decoding.answers(plain("mixed")))

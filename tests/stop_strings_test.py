@@ -11,7 +11,7 @@ import pytest
 from specjax import session, stopping
 from specjax.answers import Method, Settings
 from specjax.drafters import draft_model, empty
-from tests import toys
+from tests import decoding, toys
 from tests.decoding import Letters
 
 VOCAB = 32
@@ -131,6 +131,30 @@ class StopStringTest(parameterized.TestCase):
         self.assertEqual(answers[0].emitted.tolist(), [8])
       cache = np.asarray(kept.state.cache.layers[0][0])[0, :, 0, 0]
       self.assertEqual(cache[:12].tolist(), [1, 2, 3, 4, 9, *range(10, 17)])
+
+  def test_drafts_are_right_again_after_a_stop(self):
+    """What the draft model saw past the cut must not stay in its cache."""
+    target = toys.tiny(0)
+    letters: Any = Letters([chr(256 + token) for token in range(64)])
+    method = Method(draft_model.DraftModel(target, 4))
+    prompts = [list(prompt) for prompt in decoding.PROMPTS]
+    start = lambda stop: session.Session(
+      target,
+      letters,
+      method,
+      Settings(max_new_tokens=20, stop=stop),
+      prompts,
+      capacity=96,
+    )
+    whole = finish(start(()))
+    kept = start((whole[0].text[5:8], whole[1].text[1:4], whole[2].text[11:14]))
+    answers = finish(kept)
+    self.assertEqual(answers[0].reason, "stop")
+    self.assertLess(sum(len(answer.tokens) for answer in answers), 60)
+    kept.prefill([[9], [8, 7], [6]])
+    for answer in finish(kept):
+      self.assertGreater(answer.accepted[0], 0)
+      self.assertFalse(np.any(answer.rejected))
 
 
 class StringEndTest(parameterized.TestCase):

@@ -19,6 +19,21 @@ KEY_BLOCK = 64  # cache slots an attention step reads; measured best on CPU
 LOWEST = -1e30
 
 
+def pairwise_sum(x: jax.Array) -> jax.Array:
+  """Sum over the last axis, in one order whatever the other axes are.
+
+  A reduction may split its work by the size of the whole array. A token's
+  logits would then depend, in their last bits, on the width of its block.
+  """
+  while x.shape[-1] > 1:
+    half = x.shape[-1] // 2
+    left = x[..., 2 * half :]
+    x = x[..., :half] + x[..., half : 2 * half]
+    if left.shape[-1]:
+      x = jnp.concatenate([x, left], axis=-1)
+  return x[..., 0]
+
+
 class RMSNorm(nn.Module):
   """Root mean square norm with a scale, computed in float32."""
 
@@ -28,7 +43,8 @@ class RMSNorm(nn.Module):
   def __call__(self, x):
     scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
     y = x.astype(jnp.float32)
-    y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.eps)
+    mean = pairwise_sum(y * y)[..., None] / y.shape[-1]
+    y = y * jax.lax.rsqrt(mean + self.eps)
     return (y * scale.astype(jnp.float32)[None, None]).astype(x.dtype)
 
 
@@ -105,23 +121,25 @@ def attend(
     slots = start + jnp.arange(C)
     keys = jax.lax.dynamic_slice_in_dim(k, start, C, axis=1)
     values = jax.lax.dynamic_slice_in_dim(v, start, C, axis=1)
-    scores = jnp.einsum("btkgh,bckh->bkgtc", q, keys.astype(jnp.float32))
+    # The order of axes matters: with t last but one, products of some widths
+    # add in another order.
+    scores = jnp.einsum("btkgh,bckh->bktgc", q, keys.astype(jnp.float32))
     seen = _visible(slots[None, None], lengths, T, mask)
     seen = seen & (slots >= j * C)[None, None]
-    scores = jnp.where(seen[:, None, None], scores, -jnp.inf)
+    scores = jnp.where(seen[:, None, :, None], scores, -jnp.inf)
     new_top = jnp.maximum(top, jnp.max(scores, axis=-1))
     weights = jnp.exp(scores - new_top[..., None])
     scale = jnp.exp(top - new_top)
-    out = jnp.einsum("bkgtc,bckh->bkgth", weights, values.astype(jnp.float32))
-    total = total * scale + jnp.sum(weights, axis=-1)
+    out = jnp.einsum("bktgc,bckh->bktgh", weights, values.astype(jnp.float32))
+    total = total * scale + pairwise_sum(weights)
     return new_top, total, acc * scale[..., None] + out
 
-  heads = (B, K, N // K, T)
+  heads = (B, K, T, N // K)
   zeros = jnp.zeros((*heads, H))
   carry = (jnp.full(heads, LOWEST), zeros[..., 0], zeros)
   _, total, acc = jax.lax.fori_loop(0, blocks, body, carry)
   out = acc / total[..., None]
-  return out.transpose(0, 3, 1, 2, 4).reshape(B, T, N, H)
+  return out.transpose(0, 2, 1, 3, 4).reshape(B, T, N, H)
 
 
 def _visible(slots, lengths, block, mask):
