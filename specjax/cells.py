@@ -39,10 +39,8 @@ def split(
   """
   rows = jax.tree.map(np.asarray, (log_p, draft))
   owner = np.arange(log_p.shape[0])
-  low, high = (
-    np.zeros((len(owner), draw.size)),
-    np.ones((len(owner), draw.size)),
-  )
+  low = np.zeros((len(owner), draw.size))
+  high = np.ones_like(low)
 
   def run(function, owner, *numbers):
     cells = jax.tree.map(lambda x: x[owner], rows)
@@ -61,7 +59,7 @@ def split(
     owner, low, high = (np.concatenate(x) for x in zip(*pieces))
   outcome = functools.partial(_outcome, verifier, draw)
   emitted = run(outcome, owner, (low + high) / 2)
-  # In the narrowest cells points coincide with the edges.
+  # Points of the narrowest cells may coincide with edges.
   wide = np.all(high - low > 1e-9, axis=1)
   rng = np.random.default_rng(0)
   for _ in range(2):
@@ -83,8 +81,10 @@ def _outcome(verifier, draw, cells):
 def _edge(verifier, draw, axis, corners, cells):
   """Where the outcome at low[:, axis] ends, 1 for the last; [C]."""
   *rows, low, high = cells
-  places = jnp.arange(draw.size)
-  repeated = jax.tree.map(lambda x: jnp.repeat(x, len(corners), axis=0), rows)
+  places = jnp.arange(draw.size)[None, None]
+  log_p, draft = jax.tree.map(
+    lambda x: jnp.repeat(x, len(corners), axis=0), tuple(rows)
+  )
   middle = ((low + high) / 2)[:, None]
 
   def outcome(x):
@@ -92,7 +92,7 @@ def _edge(verifier, draw, axis, corners, cells):
     later = jnp.where(places == axis, x[:, None, None], corners[None])
     numbers = jnp.where(places < axis, middle, later)
     numbers = numbers.reshape(-1, draw.size)
-    emitted = enumeration.emitted(verifier, draw, *repeated, numbers)
+    emitted = enumeration.emitted(verifier, draw, log_p, draft, numbers)
     return emitted.reshape(len(x), -1)
 
   left = jnp.take(low, axis, axis=1)

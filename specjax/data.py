@@ -22,7 +22,7 @@ import json
 import os
 from typing import Any
 
-from specjax import chat
+from specjax.text import chat
 
 _SUFFIXES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 # Who speaks, in the words of ShareGPT and its descendants.

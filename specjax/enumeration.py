@@ -107,7 +107,7 @@ def read_draw(verifier: types.Verifier, draft: types.Draft) -> Draw:
     ValueError: it returns something else than numbers of the streams, or the
       lengths that lazy noise is asked for with.
   """
-  places = Places()
+  places: Any = Places()
   # Inside a compiled function too, places must come out as numbers.
   with jax.ensure_compile_time_eval():
     one = jax.tree.map(lambda x: jnp.zeros((1, *x.shape[1:]), x.dtype), draft)
@@ -140,7 +140,9 @@ def emitted(
   """[N, P] tokens that `verify` emits, V where there is none; V is log_p's."""
   kept = verifier.verify(log_p, draft, draw.fill(numbers))
   steps = jnp.arange(kept.tokens.shape[1])
-  return jnp.where(steps < kept.count[:, None], kept.tokens, log_p.shape[-1])
+  return jnp.where(
+    steps[None] < kept.count[:, None], kept.tokens, log_p.shape[-1]
+  )
 
 
 def in_chunks(

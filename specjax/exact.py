@@ -165,7 +165,8 @@ def _rows(target, drafts, counts, width, tokens):
   log_q = None if drafts.reported is None else jnp.asarray(log_q)
   chain = jnp.asarray(chain, jnp.int32)
   draft = tree.chain(chain, jnp.asarray(rest[2], jnp.int32), log_q)
-  return _Rows(*rest, jnp.asarray(log_p), draft)
+  before, source, count, weight = rest
+  return _Rows(before, source, count, weight, jnp.asarray(log_p), draft)
 
 
 def _moves(verifier, target, rows, vocab, tokens):
@@ -180,12 +181,12 @@ def _moves(verifier, target, rows, vocab, tokens):
   weight = weight * rows.weight[owner]
   after = np.minimum(before + (emitted < vocab).sum(axis=1), tokens)
   moves = []
-  for key in np.unique(np.stack([count, before, after]), axis=1).T:
-    at = (count == key[0]) & (before == key[1]) & (after == key[2])
+  for c, n, m in np.unique(np.stack([count, before, after]), axis=1).T.tolist():
+    at = (count == c) & (before == n) & (after == m)
     source = goal = rows.source[owner[at]]
-    for i in range(key[2] - key[1]):
+    for i in range(m - n):
       goal = goal * vocab + emitted[at, i]
-    moves.append(_Move(*key.tolist(), source, goal, weight[at]))
+    moves.append(_Move(c, n, m, source, goal, weight[at]))
   return moves
 
 

@@ -71,7 +71,7 @@ def _winner(verifier, races):
 
 def _pair_noise(i, j, noise_i, noise_j, vocab):
   """Noise [C, V] that keeps all tokens but two out of the race."""
-  ids = jnp.arange(vocab)
+  ids = jnp.arange(vocab)[None]
   other = jnp.where(ids == j[:, None], noise_j[:, None], OUT)
   return jnp.where(ids == i[:, None], noise_i[:, None], other)
 
@@ -125,7 +125,7 @@ def check_paths(
   verifier: types.Verifier,
   log_p: jax.Array,
   draft: types.Draft,
-  follow: Callable[[np.ndarray], np.ndarray],
+  follow: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> None:
   """Checks that each emitted token depends on its prefix and noise alone.
 

@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any
 
-from specjax import configuration
+from specjax.bench import configuration
 
 _USAGE = "python -m specjax.run --config=FILE.py --workdir=DIR"
 
@@ -70,17 +70,17 @@ def run(argv: Sequence[str]) -> None:
   flags, overrides = parse(argv)
   config = configuration.read(flags.config, overrides)
   # What has been wrong so far costs no import of the libraries below.
-  from specjax import build
+  from specjax.bench import build
 
   if build.is_inline(config):
     _check_method(flags.method, config)
-    from specjax import answering
+    from specjax.bench import answering
 
     answering.answer(config, flags.method, mark=flags.mark)
     return
   if not flags.workdir:
     raise ValueError(f"no workdir: add --workdir=DIR ({_USAGE})")
-  from specjax import comparison
+  from specjax.bench import comparison
 
   comparison.compare(config, flags.workdir, overwrite=flags.overwrite)
 

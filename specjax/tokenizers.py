@@ -19,8 +19,8 @@ import json
 import os
 from typing import Any
 
-from specjax import bpe, chat, tokenizer_files, vocabulary
-from specjax.vocabulary import Detokenizer, Vocabulary
+from specjax.text import bpe, chat, tokenizer_files, vocabulary
+from specjax.text.vocabulary import Detokenizer, Vocabulary
 
 # Control tokens that end a turn even where a GGUF file does not say so.
 _TURN_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>")

@@ -5,7 +5,7 @@
 from absl.testing import absltest, parameterized
 import numpy as np
 
-from specjax import agreement
+from specjax.bench import agreement
 
 
 class OverlapTest(parameterized.TestCase):

@@ -9,8 +9,9 @@ from typing import Any
 
 from absl.testing import absltest, parameterized
 
-from specjax import build, data
+from specjax import data
 from specjax import session as session_lib
+from specjax.bench import build
 from specjax.drafters import draft_model, empty, ngram
 from specjax.models import sources
 from specjax.verifiers import coupled, rejection

@@ -8,7 +8,7 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from specjax import chat
+from specjax.text import chat
 
 USER = {"role": "user", "content": "hi"}
 # One for each way to use more time or memory than a prompt is worth.

@@ -9,9 +9,10 @@ from absl.testing import absltest, parameterized
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import build, comparison, data, measure, metrics, streams
+from specjax import data, metrics, streams
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
+from specjax.bench import build, comparison, measure
 from specjax.drafters import ngram
 from tests import toys
 

@@ -8,7 +8,7 @@ import tempfile
 
 from absl.testing import absltest, parameterized
 
-from specjax import build, configuration
+from specjax.bench import build, configuration
 from tests import runs
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"

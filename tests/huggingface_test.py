@@ -98,8 +98,8 @@ class HuggingFaceTest(parameterized.TestCase):
     self.assertNotIn("lm_head.weight", self.tensors)
     self.assert_loads(folder, checkpoint_files.TINY)
 
-  @pytest.mark.fault_case("B54")
   @parameterized.parameters(True, False)
+  @pytest.mark.fault_case("B54")
   def test_tied_with_lm_head(self, same):
     """huggingface/transformers#38870: the embedding is used, or it warns."""
     folder = self.write()
@@ -148,13 +148,13 @@ class HuggingFaceTest(parameterized.TestCase):
     np.testing.assert_allclose(ratios[15:18], [0.6056, 0.3037, 0.1034], 1e-3)
     np.testing.assert_array_equal(ratios[18:], 1 / 32)
 
-  @pytest.mark.fault_case("B55")
   @parameterized.named_parameters(
     ("type", "rope_scaling", {"type": "llama3"}),
     ("rope_type", "rope_scaling", {"rope_type": "llama3"}),
     ("both", "rope_scaling", {"type": "llama3", "rope_type": "llama3"}),
     ("parameters", "rope_parameters", {"rope_type": "llama3"}),
   )
+  @pytest.mark.fault_case("B55")
   def test_every_spelling_of_llama3_scaling(self, key, kind):
     """felafax/felafax#59, lablup/mlxcel#1355: the key has several names."""
     config, _, _ = huggingface.load(

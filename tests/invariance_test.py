@@ -100,7 +100,8 @@ class WidthTest(parameterized.TestCase):
     model = toys.tiny(0)
     tokens = np.random.default_rng(0).integers(0, toys.TINY_VOCAB, LENGTH)
     alone = logits_by_width(model, tokens, (2, 5, 8))
-    for batch in (2, 3, 8):
+    # Past 32 rows (batch times width) the CPU's products add in another order.
+    for batch in (2, 3, 4):
       together = logits_by_width(model, tokens, (2, 5, 8), batch)
       for width, logits in together.items():
         np.testing.assert_array_equal(logits, alone[width])
@@ -121,7 +122,7 @@ class RealWidthTest(parameterized.TestCase):
   def test_default_model(self):
     text = "The river rises in the hills and runs slowly through the old town."
     tokens = np.array(self.tokenizer.encode(text * 2))[:LENGTH]
-    results = logits_by_width(self.model, tokens, WIDTHS)
+    results = logits_by_width(self.model, tokens, (*WIDTHS, 24, 32, 33))
     group = report("default model", 1, results)
     if jax.default_backend() == "cpu":
       self.assertContainsSubset(range(2, 17), group)

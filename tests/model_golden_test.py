@@ -4,7 +4,8 @@
 
 The files are made by tests/parity/make_model_golden.py; the parity tier makes
 them again. Logits are compared within 1e-3: float32 sums in another order
-differ by under 1e-4 here, a wrong frequency or row order by whole units.
+differ by 5e-4 at most where logits reach 40 (the tiny weights are coarse), a
+wrong frequency or row order by whole units.
 """
 
 import pathlib

@@ -39,7 +39,7 @@ STRUCTURAL = {
   "one_draft_too_many": (
     "hits = (uniforms.accept * q_x < p_x) & tree.valid_nodes(draft)",
     "hits = uniforms.accept * q_x < p_x\n"
-    "    hits &= jnp.arange(nodes) <= draft.count[:, None]",
+    "    hits &= jnp.arange(nodes)[None] <= draft.count[:, None]",
   ),
   "residual_after_the_last": ("(leaf < draft.count)", "(leaf <= draft.count)"),
   "no_residual_at_the_end": (
@@ -213,7 +213,7 @@ def first_tokens(verifier, batch=1):
     lengths = jnp.full((rows,), 5)
     zeros = jnp.zeros((rows, 1), jnp.int32)
     noise = verifier.noise(source, vocab)(lengths[:, None], zeros)
-    tokens = sampling.argmax(q + noise)
+    tokens = sampling.argmax(q[None, None] + noise)
     log_q = jnp.broadcast_to(q, (rows, 1, vocab))
     draft = tree.chain(tokens, jnp.ones((rows,), jnp.int32), log_q)
     log_p = jnp.broadcast_to(p, (rows, 2, vocab))

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import recording, replay
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
+from specjax.bench import recording, replay
 from specjax.drafters import draft_model, empty, ngram
 from specjax.verifiers import coupled, rejection
 from tests import toys

@@ -5,7 +5,7 @@
 import json
 import pathlib
 
-from specjax import configuration
+from specjax.bench import configuration
 from tests import checkpoint_files
 
 WORDS = ("<s>", "</s>", *"abcdefghijklmnopqrstu", "ab")

@@ -11,8 +11,8 @@ from absl.testing import absltest, parameterized
 import pytest
 
 from specjax import tokenizers
-from specjax import vocabulary as vocabulary_lib
 from specjax.models import gguf_header
+from specjax.text import vocabulary as vocabulary_lib
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")

@@ -11,7 +11,7 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from specjax import workdir
+from specjax.bench import workdir
 
 CONFIG = {"runs": 1, "methods": {"a": {"length": 4}}}
 

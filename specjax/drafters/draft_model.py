@@ -7,6 +7,7 @@ Axis letters: B batch, C catch-up width, T drafted tokens, V vocabulary.
 
 from typing import Any
 
+from absl import logging
 from flax import struct
 import jax
 import jax.numpy as jnp
@@ -56,7 +57,11 @@ class DraftModel(struct.PyTreeNode):
     return self.length
 
   def init(self, batch: int, capacity: int) -> State:
-    # A catch-up pass may reach C slots past the last token.
+    if self.model.max_position < capacity:
+      logging.info(
+        "the draft model has %d positions: beyond them nothing is drafted",
+        self.model.max_position,
+      )
     slots = capacity + self.length + 1
     cache = self.model.init_cache(batch, slots, CATCH_UP)
     return State(cache, jnp.zeros((batch,), jnp.int32))

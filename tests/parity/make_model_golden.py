@@ -127,15 +127,17 @@ def smollm2(model: pathlib.Path) -> dict[str, np.ndarray]:
   }
 
 
+def _save(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
+  np.savez_compressed(path, allow_pickle=False, **arrays)
+
+
 def main(arguments: list[str]) -> None:
   if len(arguments) != 2:
     raise SystemExit(__doc__)
   model, folder = map(pathlib.Path, arguments)
   with tempfile.TemporaryDirectory() as scratch:
-    np.savez_compressed(
-      folder / "model_tiny.npz", **tiny(pathlib.Path(scratch))
-    )
-  np.savez_compressed(folder / "model_smollm2.npz", **smollm2(model))
+    _save(folder / "model_tiny.npz", tiny(pathlib.Path(scratch)))
+  _save(folder / "model_smollm2.npz", smollm2(model))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ near miss would give ids that look right until a line has two spaces in it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specjax import vocabulary
+from specjax.text import vocabulary
 
 # Values of tokenizer.ggml.token_type.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)

@@ -16,9 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from specjax import metrics, replay
+from specjax import metrics
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
+from specjax.bench import replay
 from specjax.models import gguf_header
 from specjax.verifiers import coupled
 

@@ -20,8 +20,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from specjax import build, data, metrics, tokenizers
+from specjax import data, metrics, tokenizers
 from specjax import session as session_lib
+from specjax.bench import build
 from specjax.drafters import empty
 from specjax.models import model
 

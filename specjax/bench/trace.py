@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from specjax import agreement, measure, recording
 from specjax import session as session_lib
+from specjax.bench import agreement, measure, recording
 
 
 def lines(

@@ -18,7 +18,7 @@ import os
 import pathlib
 from typing import Any
 
-from specjax import configuration
+from specjax.bench import configuration
 
 CONFIG = "config.json"
 RESULTS = "results.jsonl"

@@ -27,9 +27,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import decode, passes, recording, types
+from specjax import decode, types
 from specjax import session as session_lib
 from specjax import streams as streams_lib
+from specjax.bench import passes, recording
 
 
 class ReplayDrafter(struct.PyTreeNode):

@@ -8,20 +8,19 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax import (
+from specjax import metrics, report
+from specjax import session as session_lib
+from specjax.bench import (
   backend,
   build,
   configuration,
   measure,
-  metrics,
   recording,
   replay,
-  report,
   summary,
   trace,
   workdir,
 )
-from specjax import session as session_lib
 from specjax.drafters import empty
 from specjax.models import sources
 

@@ -5,8 +5,9 @@
 from ml_collections import ConfigDict
 import numpy as np
 
-from specjax import backend, build, metrics, report, tokenizers
+from specjax import metrics, report, tokenizers
 from specjax import session as session_lib
+from specjax.bench import backend, build
 
 
 def answer(
