@@ -29,7 +29,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import cells, enumeration, races, tree, types
+from specjax import tree, types
+from specjax.laws import cells, enumeration, races
 
 # Prefixes [N, n] to log-probabilities [N, V] of the token that follows.
 Conditional = Callable[[np.ndarray], np.ndarray]

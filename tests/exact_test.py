@@ -12,18 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import (
-  cells,
-  decode,
-  enumeration,
-  exact,
-  policy,
-  streams,
-  tree,
-  types,
-)
+from specjax import decode, exact, policy, streams, tree, types
 from specjax import sampling as sampling_lib
 from specjax.drafters import draft_model
+from specjax.laws import cells, enumeration
 from specjax.verifiers import coupled, rejection
 from tests import reference, tables, toys
 

@@ -23,7 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import enumeration, tree, types
+from specjax import tree, types
+from specjax.laws import enumeration
 
 BISECTIONS = 64  # from [-REACH, REACH] down to neighbouring float64 numbers
 REACH = 200.0  # thresholds further out are infinite

@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import enumeration, types
+from specjax import types
+from specjax.laws import enumeration
 
 BISECTIONS = 60  # from [0, 1] down to neighbouring float64 numbers
 TOP = 1 - 2.0**-53  # the largest number below 1
