@@ -6,7 +6,7 @@ model, tokenizer = specjax.load("smollm2-135m-instruct-q4_1")
 answers = specjax.generate(model, tokenizer, ["What is a comet?"])
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import operator
 from typing import Any
@@ -17,10 +17,10 @@ import numpy as np
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax import tokenizers, types
-from specjax.drafters import empty
+from specjax.drafters import draft_model, empty
 from specjax.verifiers import coupled
 
-Prompt = str | Sequence[dict[str, str]] | Sequence[int]
+Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
 
 
 def encode(
@@ -69,6 +69,7 @@ def generate(
   sampling: sampling_lib.Sampling | None = None,
   max_new_tokens: int = 128,
   stop: str | Sequence[str] = (),
+  stop_tokens: Sequence[Sequence[int]] = (),
   seed: int | Sequence[int] = 0,
   batch_size: int | None = None,
 ) -> list[session_lib.Generation]:
@@ -84,6 +85,7 @@ def generate(
     sampling: None is greedy.
     max_new_tokens: of each answer.
     stop: a string that ends an answer, or several.
+    stop_tokens: token sequences that end an answer.
     seed: of all randomness, together with a prompt's index here; or one seed a
       prompt, and then the index does not matter.
     batch_size: prompts at a time; None is all at once.
@@ -94,6 +96,8 @@ def generate(
   Raises:
     ValueError: one line that names the value and the fix.
   """
+  if isinstance(drafter, draft_model.DraftModel):
+    draft_model.check(model, drafter.model)
   method = session_lib.Method(
     drafter if drafter is not None else empty.Empty(),
     verifier if verifier is not None else coupled.Coupled(),
@@ -103,6 +107,7 @@ def generate(
     sampling if sampling is not None else sampling_lib.Sampling(),
     max_new_tokens,
     (stop,) if isinstance(stop, str) else tuple(stop),
+    tuple(map(tuple, stop_tokens)),
     seed=seed if isinstance(seed, int) else tuple(seed),
   )
   ids = encode(tokenizer, _as_list(prompts))

@@ -18,23 +18,15 @@ behind it is the reference.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import gzip
-import json
 import os
+import re
 from typing import Any
+import zlib
 
-from specjax.text import chat
+from specjax.text import chat, records, untrusted
 
-_SUFFIXES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
-# Who speaks, in the words of ShareGPT and its descendants.
-_SHAREGPT_ROLES = {
-  "human": "user",
-  "user": "user",
-  "gpt": "assistant",
-  "chatgpt": "assistant",
-  "assistant": "assistant",
-  "system": "system",
-  "tool": "tool",
-}
+# Without white space and with a suffix: no text to answer looks like that.
+_FILE_NAME = re.compile(r"\S+\.[A-Za-z]{1,5}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,14 +63,15 @@ def load_prompts(
   Args:
     source: a sequence of texts; or the path of a file; or
       `datasets:NAME[:SPLIT[:COLUMN]]`, a data set of the hub or a folder; or
-      one text (a string that is no file and does not end like one).
+      one text (see `is_text`).
     ids: which prompts to keep, in this order: ids, or the path of a file that
       lists them (see `load_ids`). None keeps all.
 
   Raises:
     FileNotFoundError: no such file.
     ValueError: one line that names the line of the file: malformed JSON, a
-      missing field, empty text; an unknown id; no prompts at all.
+      field that is missing or of another kind, empty text, a text that is not
+      valid Unicode; an unknown id; no prompts at all.
   """
   prompts = _check_unique(list(_read(source)))
   if not prompts:
@@ -87,6 +80,24 @@ def load_prompts(
     return prompts
   wanted = load_ids(ids) if isinstance(ids, str | os.PathLike) else list(ids)
   return _select(prompts, wanted)
+
+
+def is_text(source: str) -> bool:
+  """Whether a source of prompts is one text to answer.
+
+  It is none if it is an existing file or `datasets:...`.
+
+  Raises:
+    FileNotFoundError: no file, but named like one: without white space and with
+      a suffix such as .jsonl (a dot and up to five letters).
+  """
+  if source.startswith("datasets:") or os.path.isfile(source):
+    return False
+  if _FILE_NAME.fullmatch(source):
+    raise FileNotFoundError(
+      f"no file {source!r:.200}: check the path, or put the text into a file"
+    )
+  return True
 
 
 def load_ids(path: str | os.PathLike[str]) -> list[str]:
@@ -100,13 +111,15 @@ def load_ids(path: str | os.PathLike[str]) -> list[str]:
   if text.lstrip()[:1] not in ("[", "{"):
     ids = [line.strip() for line in text.splitlines() if line.strip()]
   else:
-    ids = _parse(text, os.fspath(path))
+    ids = untrusted.parse_json(text, os.fspath(path))
     if isinstance(ids, dict):
       groups = ids.get("groups")
-      lists = groups.values() if isinstance(groups, dict) else []
-      ids = [name for part in lists for name in part]
+      lists = list(groups.values()) if isinstance(groups, dict) else []
+      is_listed = all(isinstance(part, list) for part in lists)
+      ids = [name for part in lists for name in part] if is_listed else []
   if not ids or not all(isinstance(i, str) for i in ids):
     raise ValueError(f"{os.fspath(path)} does not list ids of prompts")
+  records.check_unicode(ids, os.fspath(path))
   return ids
 
 
@@ -117,28 +130,27 @@ def _read(source: Any) -> Iterator[Prompt]:
     return _from_texts(source)
   if source.startswith("datasets:"):
     return _from_dataset(source)
-  if source.endswith(_SUFFIXES) or os.path.isfile(source):
-    return _from_file(source)
-  return _from_texts([source])
+  return _from_texts([source]) if is_text(source) else _from_file(source)
 
 
 def _from_texts(texts: Iterable[str]) -> Iterator[Prompt]:
   for index, text in enumerate(texts):
-    content = _checked_text(text, f"prompt {index}")
+    content = records.check_text(text, f"prompt {index}")
+    records.check_unicode(content, f"prompt {index}")
     yield Prompt(id=f"inline/{index}", index=index, content=content)
 
 
 def _from_file(path: str) -> Iterator[Prompt]:
   text = _text(path)
   if text.lstrip()[:1] == "[":
-    for index, record in enumerate(_parse(text, path)):
+    for index, record in enumerate(untrusted.parse_json(text, path)):
       yield _prompt(record, index, f"{path} entry {index + 1}")
     return
   # Only \n ends a line: JSON strings may hold the other separators raw.
   for index, line in enumerate(text.split("\n")):
     if line.strip():
       where = f"{path} line {index + 1}"
-      yield _prompt(_parse(line, where), index, where)
+      yield _prompt(untrusted.parse_json(line, where), index, where)
 
 
 def _from_dataset(source: str) -> Iterator[Prompt]:
@@ -162,18 +174,10 @@ def _from_dataset(source: str) -> Iterator[Prompt]:
     raise ValueError(f"data set {name!r} has no column {column!r}: {known}")
   for index, row in enumerate(rows):
     where = f"data set {name!r} row {index + 1}"
-    yield _prompt(_column(row, column) if column else row, index, where)
-
-
-def _column(row: Mapping[str, Any], column: str) -> dict[str, Any]:
-  """A row as an object of the file format, with `column` as its prompt."""
-  value = row[column]
-  first = value[0] if isinstance(value, list) and value else None
-  field = "turns" if isinstance(first, str) else "prompt"
-  if isinstance(first, Mapping) and "from" in first:
-    field = "conversations"
-  others = ("id", "question_id", "category", "group", "reference")
-  return {name: row.get(name) for name in others} | {field: value}
+    row = dict(row)
+    yield _prompt(
+      records.from_column(row, column) if column else row, index, where
+    )
 
 
 def _prompt(record: Any, index: int, where: str) -> Prompt:
@@ -183,74 +187,15 @@ def _prompt(record: Any, index: int, where: str) -> Prompt:
   names = (record.get(name) for name in ("id", "question_id"))
   name = next((n for n in names if n is not None), index)
   category = str(record.get("category") or "")
-  content = _content(record, where)
-  reference = record.get("reference")
-  return Prompt(
+  prompt = Prompt(
     id=str(name),
     index=index,
     category=category,
     group=str(record.get("group") or category or "all"),
-    **({} if reference is None else {"reference": reference}) | content,
+    **records.asked(record, where),
   )
-
-
-def _content(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-  """The fields of Prompt that say what is asked."""
-  if record.get("messages") is not None:
-    return _conversation(record["messages"], where)
-  if record.get("conversations") is not None:
-    return _conversation(_sharegpt(record["conversations"], where), where)
-  turns, prompt = record.get("turns"), record.get("prompt")
-  if isinstance(prompt, list):
-    return _conversation(prompt, where)
-  if turns is None and prompt is None:
-    raise ValueError(
-      f"{where}: none of the fields messages, conversations, turns, prompt"
-    )
-  if turns is None:
-    turns = [prompt]
-  if not isinstance(turns, list) or not turns:
-    raise ValueError(f"{where}: turns is {turns!r:.60}, not a list of texts")
-  first, *later = (_checked_text(turn, where) for turn in turns)
-  if prompt not in (None, first):
-    raise ValueError(f"{where}: prompt and turns[0] differ: leave one out")
-  return {"content": first, "later_turns": tuple(later)}
-
-
-def _conversation(messages: Any, where: str) -> dict[str, Any]:
-  try:
-    chat.check_messages(messages)
-  except ValueError as error:
-    raise ValueError(f"{where}: {error}") from None
-  asked = [i for i, m in enumerate(messages) if m["role"] == "user"]
-  if not asked:
-    raise ValueError(f"{where}: no message of the user")
-  last = asked[-1]
-  _checked_text(messages[last]["content"], where)
-  content: dict[str, Any] = {"content": tuple(messages[: last + 1])}
-  if last + 1 < len(messages):
-    content["reference"] = messages[last + 1]["content"]
-  return content
-
-
-def _sharegpt(conversation: Any, where: str) -> list[dict[str, Any]]:
-  messages = []
-  for turn in conversation:
-    speaker = turn.get("from") if isinstance(turn, Mapping) else turn
-    if speaker not in _SHAREGPT_ROLES:
-      known = ", ".join(_SHAREGPT_ROLES)
-      raise ValueError(f"{where}: from is {speaker!r:.60}, not one of {known}")
-    content = turn.get("value")
-    messages.append({"role": _SHAREGPT_ROLES[speaker], "content": content})
-  return messages
-
-
-def _checked_text(text: Any, where: str) -> str:
-  if not isinstance(text, str):
-    raise ValueError(f"{where}: {text!r:.60} is not text")
-  if not text.strip():
-    raise ValueError(f"{where}: empty text: give at least one word")
-  return text
+  records.check_unicode(vars(prompt), where)
+  return prompt
 
 
 def _check_unique(prompts: list[Prompt]) -> list[Prompt]:
@@ -287,12 +232,5 @@ def _text(path: str | os.PathLike[str]) -> str:
   try:
     with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
       return file.read().decode("utf-8")
-  except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+  except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
     raise ValueError(f"{path} cannot be read: {error}") from None
-
-
-def _parse(text: str, where: str) -> Any:
-  try:
-    return json.loads(text)
-  except (ValueError, RecursionError) as error:
-    raise ValueError(f"{where}: malformed JSON: {error}") from None

@@ -15,7 +15,7 @@ a denominator are None, never 0.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 from typing import Any
 
@@ -156,8 +156,8 @@ def speedup(answers: Answers, plain: Answers) -> dict[str, Any]:
 
   Returns:
     mean, std (sample, None for one run), decode_only (its mean, prompts not
-    timed), interval (bootstrap over prompts), without_degenerate (mean over the
-    answers that do not loop).
+    timed), interval (bootstrap over prompts), without_degenerate and
+    decode_only_without_degenerate (means over the answers that do not loop).
   """
   runs = speedups(answers, plain)
   decode = speedups(answers, plain, decode_only=True)
@@ -169,6 +169,9 @@ def speedup(answers: Answers, plain: Answers) -> dict[str, Any]:
     "decode_only": _mean(decode),
     "interval": speedup_interval(answers, plain),
     "without_degenerate": _mean(speedups(kept, plain)),
+    "decode_only_without_degenerate": _mean(
+      speedups(kept, plain, decode_only=True)
+    ),
   }
 
 
@@ -235,15 +238,14 @@ def bootstrap(
 
 def acceptance_rate_interval(answers: Answers) -> tuple[float, float] | None:
   """95 percent interval of `acceptance_rate` over prompts."""
-  sums: dict[str, np.ndarray] = {}
-  for answer in answers:
-    _, _, accepted, rejected = _rounds([answer])
-    counts = np.array([accepted.sum(), accepted.sum() + rejected.sum()])
-    sums[answer.id] = sums.get(answer.id, 0) + counts
-  if not sums:
-    return None
-  table = np.stack(list(sums.values()), axis=1)
-  return bootstrap(table[:1], table[1:])
+  return _interval(
+    answers, lambda _, kept, refused: (kept.sum(), kept.sum() + refused.sum())
+  )
+
+
+def block_efficiency_interval(answers: Answers) -> tuple[float, float] | None:
+  """95 percent interval of `block_efficiency` over prompts."""
+  return _interval(answers, lambda emitted, *_: (emitted.sum(), emitted.size))
 
 
 def speedup_interval(
@@ -257,6 +259,21 @@ def speedup_interval(
   ours = np.array([_rates(a, False) for a, _ in pairs])
   theirs = np.array([_rates(b, False) for _, b in pairs])
   return bootstrap(ours, theirs)
+
+
+def _interval(
+  answers: Answers, counts: Callable[..., tuple[int, int]]
+) -> tuple[float, float] | None:
+  """Of a ratio; `counts` takes emitted, accepted and rejected of an answer."""
+  sums: dict[str, np.ndarray] = {}
+  for answer in answers:
+    emitted, _, accepted, rejected = _rounds([answer])
+    part = np.array(counts(emitted, accepted, rejected))
+    sums[answer.id] = sums.get(answer.id, 0) + part
+  if not sums:
+    return None
+  table = np.stack(list(sums.values()), axis=1)
+  return bootstrap(table[:1], table[1:])
 
 
 def _paired(

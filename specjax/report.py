@@ -12,15 +12,24 @@ import sys
 from typing import Any, TextIO
 import unicodedata
 
+WIDTH = 100  # columns that the tables fit into
 _COLUMNS = (
   "method",
   "tau",
   "alpha",
   "tokens/s",
   "speedup",
-  "decode only",
+  "decode",
   "matched",
+  "degenerate",
   "draft/verify/other",
+)
+_POSITIONS = 12  # that are shown
+_LEGEND = (
+  "tau: tokens a target call. alpha: share of tested drafts kept. speedup: "
+  "tokens/s over plain decoding (width {width}) in paired runs, prompts "
+  "included; decode: without them. matched: same ids as plain decoding. "
+  "degenerate: share of answers that loop. draft/verify/other: shares of time."
 )
 ACCEPTED_STYLE = "green underline"
 
@@ -83,22 +92,28 @@ def show(summary: Mapping[str, Any], file: TextIO | None = None) -> None:
 
   console = rich.console.Console(file=file, highlight=False)
   if not console.is_terminal:
-    console.width = 120
+    console.width = WIDTH
   target, plain = summary["target"], summary["plain"]
   console.print(
     _text(f"{target['name']}, {target['note']}, on {_device(summary)}")
   )
-  console.print(_main_table(summary))
-  for table in (_category_table(summary), _position_table(summary)):
-    if table is not None:
-      console.print(table)
-  console.print(
-    _text(
-      "tau: tokens a target call. alpha: share of tested drafts kept. speedup: "
-      f"tokens/s over plain decoding (width {plain['width']}) in paired runs, "
-      "prompts included. matched: same ids as plain decoding."
-    )
-  )
+  for table in (_main_table, _category_table, _position_table):
+    shown = table(summary)
+    if shown is not None:
+      console.print()
+      console.print(shown)
+  console.print()
+  for line in _notes(summary):
+    console.print(_text(line))
+  console.print(_text(_LEGEND.format(width=plain["width"])))
+
+
+def say(line: str, file: TextIO | None = None) -> None:
+  """Prints one line."""
+  import rich.console
+
+  console = rich.console.Console(file=file, highlight=False)
+  console.print(_text(line), soft_wrap=True)
 
 
 class AnswerView:
@@ -162,6 +177,7 @@ def _main_table(summary):
         "1.00",
         "1.00",
         "",
+        number(plain["degenerate"]),
         "",
       ),
     )
@@ -174,7 +190,7 @@ def _main_table(summary):
 def _row(name: str, measures: Mapping[str, Any]) -> tuple[str, ...]:
   speedup = measures["speedup"]
   spread = "" if speedup["std"] is None else f" ± {number(speedup['std'])}"
-  share = measures.get("time_share")
+  matched, share = measures["matched"], measures.get("time_share")
   parts = ("draft", "verify", "other")
   return (
     name,
@@ -183,17 +199,23 @@ def _row(name: str, measures: Mapping[str, Any]) -> tuple[str, ...]:
     number(measures["tokens_per_second"], 1),
     number(speedup["mean"]) + spread,
     number(speedup["decode_only"]),
-    _matched(measures["matched"]),
+    "n/a" if matched is None else f"{matched['equal']}/{matched['total']}",
+    number(measures["degenerate"]),
     " / ".join(number(share[part]) for part in parts) if share else "n/a",
   )
 
 
-def _matched(matched: Mapping[str, Any] | None) -> str:
-  if matched is None:
-    return "n/a (another stream)"
-  text = f"{matched['equal']}/{matched['total']}"
-  margin = matched["first_difference_margin"]
-  return text if margin is None else f"{text} (margin {margin:.1e})"
+def _notes(summary) -> list[str]:
+  """What the column `matched` has no room for."""
+  lines = []
+  for name, measures in summary["methods"].items():
+    matched = measures["matched"]
+    if matched is None:
+      lines.append(f"{name} draws from streams of its own: no ids to compare")
+    elif matched["first_difference_margin"] is not None:
+      margin = matched["first_difference_margin"]
+      lines.append(f"{name} differs first at a margin of {margin:.1e} at most")
+  return lines
 
 
 def _category_table(summary):
@@ -203,7 +225,7 @@ def _category_table(summary):
   )
   if not groups:
     return None
-  table = _table(("tau / decode-only speedup", *groups))
+  table = _table(("tau / decode", *groups))
   for name in methods:
     cells = [name]
     for group in groups:
@@ -227,10 +249,11 @@ def _position_table(summary):
   longest = max(map(len, rows.values()), default=0)
   if not longest:
     return None
-  positions = [str(i + 1) for i in range(longest)]
-  table = _table(("kept at position", *positions))
+  positions = [str(i + 1) for i in range(min(longest, _POSITIONS))]
+  cut = f" (of {longest})" if longest > _POSITIONS else ""
+  table = _table((f"kept at{cut}", *positions))
   for name, values in rows.items():
-    table.add_row(*map(_text, (name, *map(number, values))))
+    table.add_row(*map(_text, (name, *map(number, values[:_POSITIONS]))))
   return table
 
 
@@ -238,7 +261,12 @@ def _table(columns):
   import rich.box
   import rich.table
 
-  table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+  table = rich.table.Table(
+    box=rich.box.SIMPLE_HEAD,
+    pad_edge=False,
+    show_edge=False,
+    collapse_padding=True,
+  )
   for place, name in enumerate(columns):
     table.add_column(_text(name), justify="right" if place else "left")
   return table

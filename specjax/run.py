@@ -6,9 +6,11 @@
     [--config.key=value ...]
 
 With a list or file of prompts every method answers all of them, and DIR gets
-config.json, results.jsonl and summary.json; the same command continues a run
-that was stopped. With `--config.prompts="text"` the one answer is printed as it
-grows and nothing is written. A mistake is one line and exit status 2.
+results.jsonl, summary.json and what they depend on (config.json, inputs.json);
+the same command continues a run that was stopped. With
+`--config.prompts="text"` the one answer is printed as it grows and nothing is
+written: --method and --mark are for this, --workdir and --overwrite for a
+comparison. A mistake is one line and exit status 2.
 """
 
 import argparse
@@ -20,6 +22,9 @@ from typing import Any
 from specjax.bench import configuration
 
 _USAGE = "python -m specjax.run --config=FILE.py --workdir=DIR"
+_STOPPED = "stopped: the same command continues the run"
+_FOR_ONE_TEXT = ("method", "mark")
+_FOR_A_COMPARISON = ("workdir", "overwrite")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -37,7 +42,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   parser.add_argument("--config", help="a Python file with get_config(arg)")
   parser.add_argument("--workdir", help="folder of the results")
   parser.add_argument(
-    "--method", help="which method answers a single prompt; the first if left"
+    "--method",
+    help="which method answers a single prompt, or plain; the first if left",
   )
   parser.add_argument(
     "--mark",
@@ -72,7 +78,9 @@ def run(argv: Sequence[str]) -> None:
   # What has been wrong so far costs no import of the libraries below.
   from specjax.bench import build
 
-  if build.is_inline(config):
+  inline = build.is_inline(config)
+  _refuse_idle(flags, inline)
+  if inline:
     _check_method(flags.method, config)
     from specjax.bench import answering
 
@@ -91,7 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   try:
     run(argv)
   except KeyboardInterrupt:
-    print("stopped: the same command continues the run", file=sys.stderr)
+    # Only a comparison has a workdir, and leaves something to go on with.
+    kept = any(word.startswith("--workdir") for word in argv)
+    print(_STOPPED if kept else "stopped", file=sys.stderr)
     return 130
   except (ValueError, OSError) as error:
     return _fail(error, argv, 2)
@@ -130,9 +140,19 @@ def _take_overrides(words: list[str]) -> tuple[list[str], list[str]]:
   return overrides, rest
 
 
+def _refuse_idle(flags: argparse.Namespace, inline: bool) -> None:
+  """Refuses flags that would do nothing."""
+  idle = _FOR_A_COMPARISON if inline else _FOR_ONE_TEXT
+  kind = "a single text" if inline else "a list or file of prompts"
+  for name in idle:
+    if getattr(flags, name):
+      raise ValueError(f"--{name} does nothing with {kind}: remove it")
+
+
 def _check_method(name: str | None, config: Any) -> None:
-  if name is not None and name not in config.methods:
-    advice = configuration.suggestion(name, config.methods)
+  known = (*config.methods, "plain")
+  if name is not None and name not in known:
+    advice = configuration.suggestion(name, known)
     raise ValueError(f"unknown method {name!r}: {advice}")
 
 

@@ -74,10 +74,8 @@ class Session:
     if sampling is None:
       sampling = sampling_lib.per_row(settings.sampling, len(ids))
     self.sampling = _fill(sampling, rows)
-    keys = streams.row_keys(
-      *_fill(random_streams(settings, indices, len(ids)), rows),
-      jnp.zeros(rows, int),
-    )
+    seeds, index = _fill(random_streams(settings, indices, len(ids)), rows)
+    keys = streams.row_keys(seeds, index, jnp.zeros(rows, int))
     self._live = len(ids)
     self._cut = False  # an answer was cut after its drafter had seen more
     tokens, counts, self.stop = self._prompts(ids, rows)
@@ -182,9 +180,14 @@ class Session:
     stop = stopping.make_stop(eos, limit, self.settings.stop_tokens)
     return tokens, counts, stop
 
-  def _end_at_stop_strings(self):
+  def string_ends(self, state: types.DecodeState) -> np.ndarray:
+    """Where stop strings end the rows of a state, for `stopping.end_rows`.
+
+    Returns:
+      [B] tokens of prompt and answer to keep; -1 where no string is complete.
+    """
     tokens, lengths, starts = jax.device_get(
-      (self.state.tokens, self.state.lengths, self.state.prompt_lengths)
+      (state.tokens, state.lengths, state.prompt_lengths)
     )
     ends = np.full(lengths.shape, -1)
     for row in range(self._live):
@@ -195,6 +198,10 @@ class Session:
       )
       if kept is not None:
         ends[row] = starts[row] + kept
+    return ends
+
+  def _end_at_stop_strings(self):
+    ends = self.string_ends(self.state)
     if np.any(ends >= 0):
       self.state = stopping.end_rows(self.state, jnp.asarray(ends))
       self._cut = True

@@ -28,7 +28,7 @@ SAMPLE, DRAFT, ACCEPT, RESIDUAL = range(4)
 
 
 def row_keys(
-  seed: int | Sequence[int], indices: jax.Array, samples: jax.Array
+  seed: int | Sequence[int] | np.ndarray, indices: jax.Array, samples: jax.Array
 ) -> jax.Array:
   """Keys [B] of rows.
 

@@ -19,7 +19,7 @@ import json
 import os
 from typing import Any
 
-from specjax.text import bpe, chat, tokenizer_files, vocabulary
+from specjax.text import bpe, chat, tokenizer_files, untrusted, vocabulary
 from specjax.text.vocabulary import Detokenizer, Vocabulary
 
 # Control tokens that end a turn even where a GGUF file does not say so.
@@ -83,6 +83,8 @@ class Tokenizer:
       ids = self.words.encoder.encode(text, add_special_tokens=False).ids
     except TypeError:  # Not a str, or one with a lone surrogate.
       raise ValueError(f"prompt is not valid Unicode: {text!r:.80}") from None
+    except Exception as error:  # The Rust library raises bare exceptions.
+      raise ValueError(f"cannot encode {text!r:.80}: {error}") from None
     if not bos:
       return ids
     ids = self._with_bos(ids)
@@ -187,28 +189,33 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
 
   Raises:
     ValueError: an unknown kind of tokenizer or pre-tokenizer, by name; fields
-      that are missing or do not fit together.
+      that are missing, of another kind or do not fit together.
   """
   words = bpe.from_gguf(metadata)
 
-  def get(name: str, default: Any = None) -> Any:
-    return metadata.get(f"tokenizer.ggml.{name}", default)
+  def find(name: str) -> int | None:
+    return untrusted.entry(metadata, f"tokenizer.ggml.{name}_token_id", int)
 
-  bos_id = get("bos_token_id")
+  def adds(name: str, default: bool) -> bool:
+    key = f"tokenizer.ggml.add_{name}_token"
+    stated = untrusted.entry(metadata, key, bool)
+    return default if stated is None else stated
+
+  bos_id = find("bos")
   # What llama.cpp does for files that do not say.
-  adds_bos = not words.byte_level or bpe.is_llama3(get("pre"))
-  ends = [get(f"{name}_token_id") for name in ("eos", "eot", "eom")]
+  adds_bos = not words.byte_level or bpe.is_llama3(metadata)
+  ends = [find(name) for name in ("eos", "eot", "eom")]
   ends += [
     i for i in sorted(words.special_ids) if words.tokens[i] in _TURN_ENDS
   ]
-  ids = (bos_id, ends[0], get("unknown_token_id"), get("padding_token_id"))
+  ids = (bos_id, ends[0], find("unknown"), find("padding"))
   return _assemble(
     words,
     ids=dict(zip(tokenizer_files.NAMES, ids)),
     ends=ends,
-    add_bos=bool(get("add_bos_token", adds_bos and bos_id is not None)),
-    add_eos=bool(get("add_eos_token", False)),
-    chat_template=metadata.get("tokenizer.chat_template"),
+    add_bos=adds("bos", adds_bos and bos_id is not None),
+    add_eos=adds("eos", False),
+    chat_template=untrusted.entry(metadata, "tokenizer.chat_template", str),
   )
 
 
@@ -224,15 +231,19 @@ def from_folder(path: str | os.PathLike[str]) -> Tokenizer:
     ValueError: a file that cannot be read, by name.
   """
   files = tokenizer_files.read(path)
+  text = untrusted.read_text(files.file)
   try:
-    words = vocabulary.from_json(files.file.read_text(encoding="utf-8"))
+    words = vocabulary.from_json(text)
   except ValueError as error:
     raise ValueError(f"{files.file}: {error}") from None
   find = words.encoder.token_to_id
   ids = {name: find(text) for name, text in files.names.items()}
   # A file's own post-processor decides where the config is silent.
-  plain = words.encoder.encode("a", add_special_tokens=False).ids
-  whole = words.encoder.encode("a", add_special_tokens=True).ids
+  try:
+    plain = words.encoder.encode("a", add_special_tokens=False).ids
+    whole = words.encoder.encode("a", add_special_tokens=True).ids
+  except Exception as error:  # The Rust library raises bare exceptions.
+    raise ValueError(f"{files.file}: cannot encode 'a': {error}") from None
   add_bos, add_eos = files.add_bos, files.add_eos
   return _assemble(
     words,
@@ -253,8 +264,8 @@ def _assemble(
   add_eos: bool,
   chat_template: str | None,
 ) -> Tokenizer:
-  known = {name: int(i) for name, i in ids.items() if i is not None}
-  eos_ids = tuple(dict.fromkeys(int(i) for i in ends if i is not None))
+  known = {name: i for name, i in ids.items() if i is not None}
+  eos_ids = tuple(dict.fromkeys(i for i in ends if i is not None))
   for index in [*known.values(), *eos_ids]:
     if not 0 <= index < len(words.tokens):
       raise ValueError(

@@ -87,11 +87,43 @@ class BuildTest(parameterized.TestCase):
   @parameterized.parameters(
     ("prompts=Hello", True),
     ("prompts=('a',)", False),
-    ("prompts=none.jsonl", False),
+    ("prompts=FILE", False),
+    ("prompts=What is in a.jsonl?", True),
     ("prompts=datasets:x", False),
   )
   def test_is_inline(self, override, expected):
+    override = override.replace("FILE", str(self.model))
     self.assertEqual(build.is_inline(self.config(override)), expected)
+
+  def test_a_file_that_is_missing_is_no_text(self):
+    with self.assertRaisesRegex(FileNotFoundError, "none.jsonl"):
+      build.is_inline(self.config("prompts=none.jsonl"))
+
+  def test_one_method_of_a_config(self):
+    config = self.config(methods=METHODS | {"d": METHODS["e"]})
+    self.assertEqual(build.names(config), ["d", "e", "n2", "n10"])
+    chosen = build.only(config, "n10")
+    self.assertEqual(list(chosen.methods), ["n10"])
+    self.assertEqual(chosen.methods.n10, config.methods.n10)
+    self.assertEmpty(build.only(config, "plain").methods)
+    self.assertLen(config.methods, 4)
+    self.assertTrue(chosen.is_locked)
+
+  def test_categories_of_a_file_name_its_groups(self):
+    path = self.folder / "prompts.jsonl"
+    path.write_text('{"prompt": "a", "category": "own"}\n{"prompt": "b"}\n')
+    config = self.config(
+      f"prompts={path}", "prompt_ids=('1', '0')", "categories=('x', 'y')"
+    )
+    first, second = build.prompts(config)
+    self.assertEqual((first.category, first.group), ("x", "x"))
+    self.assertEqual((second.category, second.group), ("own", "y"))
+
+  def test_categories_do_not_stand_in_the_way_of_another_file(self):
+    path = self.folder / "other.jsonl"
+    path.write_text('{"prompt": "a", "category": "own"}\n{"prompt": "b"}\n')
+    groups = [p.group for p in build.prompts(self.config(f"prompts={path}"))]
+    self.assertEqual(groups, ["own", "all"])
 
   def test_settings(self):
     config = self.config(

@@ -265,3 +265,35 @@ def write_folder(
   index = {"metadata": {}, "weight_map": places}
   (folder / "model.safetensors.index.json").write_text(json.dumps(index))
   return folder
+
+
+_WORDS = ("<s>", "</s>", "a", "b", "c", "ab", "abc")
+# GGUF keys of a tokenizer with seven tokens.
+TOKENIZER = {
+  "tokenizer.ggml.model": "gpt2",
+  "tokenizer.ggml.pre": "smollm",
+  "tokenizer.ggml.tokens": list(_WORDS),
+  "tokenizer.ggml.token_type": [3, 3, 1, 1, 1, 1, 1],
+  "tokenizer.ggml.merges": ["a b", "ab c"],
+  "tokenizer.ggml.bos_token_id": 0,
+  "tokenizer.ggml.eos_token_id": 1,
+}
+
+
+def write_tokenizer(folder: pathlib.Path) -> None:
+  """The tokenizer of `TOKENIZER` as the files of a folder."""
+  import tokenizers as tokenizers_lib
+
+  model = tokenizers_lib.models.BPE(
+    vocab={word: i for i, word in enumerate(_WORDS)},
+    merges=[("a", "b"), ("ab", "c")],
+  )
+  tokenizer = tokenizers_lib.Tokenizer(model)
+  tokenizer.pre_tokenizer = tokenizers_lib.pre_tokenizers.ByteLevel(
+    add_prefix_space=False
+  )
+  tokenizer.decoder = tokenizers_lib.decoders.ByteLevel()
+  tokenizer.add_special_tokens(list(_WORDS[:2]))
+  tokenizer.save(str(folder / "tokenizer.json"))
+  names = {"bos_token": "<s>", "eos_token": "</s>"}
+  (folder / "tokenizer_config.json").write_text(json.dumps(names))

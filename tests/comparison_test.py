@@ -12,7 +12,7 @@ import numpy as np
 from specjax import data, metrics, streams
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax.bench import build, comparison, measure
+from specjax.bench import build, comparison, measure, replay
 from specjax.drafters import ngram
 from tests import toys
 
@@ -28,15 +28,15 @@ class Words:
     return " ".join(map(str, ids))
 
 
-def bench(batch_size=1, runs=2, **settings: Any):
+def bench(batch_size=1, runs=2, ids=PROMPTS, **settings: Any):
   words: Any = Words()
-  prompts = [data.Prompt(f"p{i}", i, "x") for i in range(len(PROMPTS))]
+  prompts = [data.Prompt(f"p{i}", i, "x") for i in range(len(ids))]
   return measure.Bench(
     target=toys.tiny(),
     tokenizer=words,
     task=build.Task(
       tuple(prompts),
-      PROMPTS,
+      ids,
       session_lib.Settings(max_new_tokens=6, **settings),
     ),
     methods={
@@ -129,6 +129,17 @@ class MarginTest(absltest.TestCase):
       comparison._margin(asked, "p1", long, answer("p1", (7, 8, 1))),
     )
 
+  def test_a_prompt_that_fills_the_capacity(self):
+    """120 tokens, 6 new ones and a block of 2 are all of the 128 slots."""
+    ids = (tuple(range(60)) * 2,)
+    asked = bench(ids=ids, stop=("x",))
+    first, second = answer("p0", (7, 8, 9, 1, 2, 3)), answer("p0", (7, 8, 9, 1))
+    found: Any = comparison._margin(asked, "p0", first, second)
+    logits = toys.last_logits(asked.target)([*ids[0], 7, 8, 9, 1])
+    best = np.sort(logits)[-2:]
+    # Logits of a few units from a float32 forward of two layers.
+    self.assertAlmostEqual(found, best[1] - best[0], delta=1e-4)
+
   def test_sampling_uses_the_noise_of_prompt_and_position(self):
     """log p + G of the third prompt's fourth new token, position 5."""
     temperature: Any = 1.0
@@ -144,6 +155,30 @@ class MarginTest(absltest.TestCase):
     best = np.sort(logits + np.asarray(noise[0, 0]))[-2:]
     # Logits of a few units from a float32 forward of two layers.
     self.assertAlmostEqual(found, best[1] - best[0], delta=1e-4)
+
+
+class ReplayTest(absltest.TestCase):
+  def test_plain_decoding_goes_on_where_it_would_have_ended(self):
+    """EOS is any token here, and stop tokens too."""
+    words: Any = Words()
+    words.eos_ids = tuple(range(64))
+    asked = dataclasses.replace(bench(stop_tokens=((5,),)), tokenizer=words)
+    seen = []
+    measured = replay.Times(1.0, 1.0, 1.0, 1.0, 1, 1)
+
+    def measure_(method, plain, limit, compiled):
+      del method, compiled
+      for _ in plain.rounds():
+        pass
+      seen.append((len(plain.results()[0].tokens), limit))
+      return measured
+
+    with absltest.mock.patch.object(replay, "measure", measure_):
+      times = comparison._replay(
+        asked, asked.methods["a"], session_lib.Method(), 2
+      )
+    self.assertEqual(times, [measured] * 2)
+    self.assertEqual(seen, [(6, 6)] * 2)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,14 @@ class ConfigurationTest(parameterized.TestCase):
     ("runs=True", "runs is True: it must be int"),
     ("trace=1", "trace is 1: it must be bool"),
     ("stop=x", "stop is 'x': it must be tuple or list"),
+    ("runs={[]:1}", "runs is .*: it must be int"),
+    ("runs={{}}", "runs is .*: it must be int"),
+    ("runs={1: 2}", "runs is .*: it must be int"),
+    ("runs={'a.b': 2}", "runs is .*: it must be int"),
+    ("runs={1, 2}", "runs is .*: it must be int"),
+    (f"runs={'(' * 10_000}", "runs is .*: it must be int"),
+    (f"runs={'-' * 100_000}1", "runs is .*: it must be int"),
+    (f"runs={'9' * 5000}", "runs is .*: it must be int"),
     ("target.x=1", "target. has no keys"),
     ("methods.ngram_3.drafter.length=1", "did you mean 'ngram_2'"),
   )
@@ -114,9 +122,11 @@ class ShippedTest(parameterized.TestCase):
     self.assertLen(prompts, 6)
     self.assertLen({prompt.group for prompt in prompts}, 6)
     self.assertEqual(config.max_new_tokens, 64)
-    self.assertCountEqual(config.methods, ("ngram_4", "ngram_10"))
+    self.assertCountEqual(config.methods, ("ngram_4", "ngram_7"))
 
-  def test_spec_bench_small_takes_its_ids_from_the_file(self):
+  @parameterized.parameters(True, False)
+  def test_spec_bench_small_takes_its_ids_from_the_file(self, prefixed):
+    """Ids and groups, or as the public file has it: numbers, categories."""
     folder = tempfile.TemporaryDirectory()
     self.addCleanup(folder.cleanup)
     source = pathlib.Path(folder.name) / "spec_bench.jsonl"
@@ -127,7 +137,12 @@ class ShippedTest(parameterized.TestCase):
       for number in range(81, 561):
         name = f"spec_bench/{number}"
         group = next((g for g in groups if name in groups[g]), "other")
-        line = {"id": name, "prompt": f"number {number}", "group": group}
+        line: dict = {"turns": [f"number {number}", "next"]}
+        line |= (
+          {"id": name, "group": group}
+          if prefixed
+          else {"question_id": number, "category": f"of {number}"}
+        )
         file.write(json.dumps(line) + "\n")
     config = configuration.read(
       f"{CONFIGS / 'bench' / 'spec_bench_small.py'}:{source}"
@@ -137,7 +152,11 @@ class ShippedTest(parameterized.TestCase):
     counts = [sum(p.group == group for p in prompts) for group in groups]
     self.assertEqual(counts, [8] * 6)
     # The index is the line of the file: streams do not depend on the choice.
-    self.assertEqual(prompts[0].index, int(prompts[0].id[11:]) - 81)
+    number = int(prompts[0].id.removeprefix("spec_bench/"))
+    self.assertEqual(prompts[0].index, number - 81)
+    self.assertEqual(prompts[0].id.startswith("spec_bench/"), prefixed)
+    expected = "mt_bench" if prefixed else f"of {number}"
+    self.assertEqual(prompts[0].category, expected)
 
 
 if __name__ == "__main__":

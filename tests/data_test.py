@@ -116,6 +116,36 @@ class FormatTest(FolderCase):
     self.assertEqual(prompt.index, 0)
 
 
+class IsTextTest(FolderCase):
+  @parameterized.parameters(
+    "Hello",
+    "Hello.",
+    "",
+    "3.14",
+    "Explain package.json to me.",
+    "Explain package.json",
+    "What is e.g. short for?",
+    "folder/name",
+    "a\nb.txt",
+    "a\0b",
+  )
+  def test_a_text(self, source):
+    self.assertTrue(data.is_text(source))
+
+  def test_a_file_and_a_data_set(self):
+    for name in ("prompts.jsonl", "with space.json", "no_suffix"):
+      self.assertFalse(data.is_text(self.write(name=name)))
+    for source in ("datasets:a/b", "datasets:a/b:train:text.json"):
+      self.assertFalse(data.is_text(source))
+
+  @parameterized.parameters(
+    "a.jsonl", "x/a.json.gz", "./a.txt", "~/a.csv", "a.JSON", "x.d/a.b"
+  )
+  def test_a_missing_file(self, source):
+    with self.assertRaisesRegex(FileNotFoundError, "no file '.*': check the"):
+      data.is_text(source)
+
+
 class ErrorTest(FolderCase):
   def check(self, message: str, *args, kind=ValueError, **kwargs) -> None:
     with self.assertRaisesRegex(kind, message) as caught:
@@ -139,6 +169,25 @@ class ErrorTest(FolderCase):
     ("silent", {"messages": [{"role": "user", "content": ""}]}, "empty text"),
     ("from", {"conversations": [{"from": "me"}]}, "from is 'me'"),
     ("value", {"conversations": [{"from": "human"}]}, "content None"),
+    ("messages", {"messages": 5}, "must be a list of .* not 5"),
+    ("message", {"messages": ["hi"]}, "message 0 is 'hi'"),
+    ("a_role", {"messages": [{"role": ["a"], "content": "x"}]}, "role .'a'."),
+    ("sharegpt", {"conversations": 5}, "conversations is 5, not a list"),
+    ("turn", {"conversations": ["human"]}, "'human' is not {from, value}"),
+    (
+      "a_speaker",
+      {"conversations": [{"from": ["a"], "value": "x"}]},
+      r"from is \['a'\], not one of human",
+    ),
+    ("half_text", '{"prompt": "\\ud800"}', r"not valid Unicode: '\\ud800'"),
+    ("half_turn", '{"turns": ["x", "\\ud800"]}', "not valid Unicode"),
+    ("half_id", '{"id": "\\ud800", "prompt": "x"}', "not valid Unicode"),
+    ("half_group", '{"group": "\\ud800", "prompt": "x"}', "not valid Unicode"),
+    (
+      "half_answer",
+      '{"reference": {"a": ["\\ud800"]}, "prompt": "x"}',
+      "not valid Unicode",
+    ),
   )
   def test_the_line_is_named(self, record, message):
     path = self.write({"prompt": "fine"}, record)
@@ -153,6 +202,10 @@ class ErrorTest(FolderCase):
     self.check("d.jsonl.gz cannot be read", str(damaged))
     damaged.write_bytes(b'{"prompt": "x"}')
     self.check("d.jsonl.gz cannot be read", str(damaged))
+    packed = bytearray(gzip.compress(b'{"prompt": "x"}' * 50))
+    packed[12:20] = b"\xff" * 8
+    damaged.write_bytes(packed)
+    self.check("d.jsonl.gz cannot be read", str(damaged))
     latin = self.folder / "l.jsonl"
     latin.write_bytes('{"prompt": "\u00e9"}'.encode("latin-1"))
     self.check("l.jsonl cannot be read", str(latin))
@@ -162,6 +215,7 @@ class ErrorTest(FolderCase):
     self.check("prompt 1: empty text", ("x", ""))
     self.check("prompt 0: 3 is not text", (3,))
     self.check("prompt 0: empty text", "")
+    self.check("prompt 1: not valid Unicode", ("x", "a\ud800"))
 
   def test_ids_must_be_unique(self):
     path = self.write({"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"})
@@ -187,10 +241,21 @@ class SelectionTest(FolderCase):
     prompts = data.load_prompts(self.path, self.ids(content))
     self.assertEqual([(p.id, p.index) for p in prompts], [("d", 3), ("b", 1)])
 
-  @parameterized.parameters("", "{}", "[3]", '{"groups": 3}')
+  @parameterized.parameters(
+    "",
+    "{}",
+    "[3]",
+    '{"groups": 3}',
+    '{"groups": {"a": null}}',
+    '{"groups": {"a": "bc"}}',
+  )
   def test_a_file_without_ids(self, content):
     with self.assertRaisesRegex(ValueError, "does not list ids"):
       data.load_prompts(self.path, self.ids(content))
+
+  def test_ids_are_valid_unicode(self):
+    with self.assertRaisesRegex(ValueError, "ids: not valid Unicode"):
+      data.load_prompts(self.path, self.ids('["\\ud800"]'))
 
   @parameterized.parameters(
     (["a", "x", "y"], "2 ids are not among the prompts: 'x', 'y'"),

@@ -110,7 +110,7 @@ class GgufTest(parameterized.TestCase):
       "BF16",
     )
     config, params, _ = gguf.load(path, dtype)
-    other_config, other, _ = huggingface.load(folder, dtype)
+    other_config, other = huggingface.load(folder, dtype)
     self.assertEqual(config, other_config)
     self.assertEqual(params["embed"]["embedding"].dtype, dtype)
     chex.assert_trees_all_equal(params, other)

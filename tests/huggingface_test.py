@@ -15,6 +15,7 @@ import pytest
 
 from specjax.models import huggingface, huggingface_config, weights
 from specjax.models import model as model_lib
+from specjax.text import untrusted
 from tests import checkpoint_files
 
 LLAMA3 = {
@@ -44,7 +45,7 @@ class HuggingFaceTest(parameterized.TestCase):
     )
 
   def assert_loads(self, folder, config, dtype="float32"):
-    loaded, params, _ = huggingface.load(folder, dtype)
+    loaded, params = huggingface.load(folder, dtype)
     self.assertEqual(loaded, config)
     self.assertEqual(params["embed"]["embedding"].dtype, dtype)
     chex.assert_trees_all_equal(
@@ -125,7 +126,7 @@ class HuggingFaceTest(parameterized.TestCase):
     )
     folder = self.write(config)
     self.assert_loads(folder, config)
-    _, params, _ = huggingface.load(folder)
+    _, params = huggingface.load(folder)
     attention = params["layer_0"]["attention"]
     self.assertEqual(attention["query"]["kernel"].shape, (40, 64))
     self.assertEqual(attention["output"]["kernel"].shape, (64, 40))
@@ -157,7 +158,7 @@ class HuggingFaceTest(parameterized.TestCase):
   @pytest.mark.fault_case("B55")
   def test_every_spelling_of_llama3_scaling(self, key, kind):
     """felafax/felafax#59, lablup/mlxcel#1355: the key has several names."""
-    config, _, _ = huggingface.load(
+    config, _ = huggingface.load(
       self.write(rope_theta=100.0, **{key: LLAMA3 | kind})
     )
     self.assertEqual(
@@ -212,7 +213,15 @@ class HuggingFaceTest(parameterized.TestCase):
   def test_damaged_config(self, content):
     self.write()
     (self.folder / "config.json").write_text(content)
-    self.assert_refused("config.json is not")
+    self.assert_refused("config.json(: malformed JSON| is not a JSON object)")
+
+  def test_a_config_of_absurd_size_is_not_parsed(self):
+    folder = self.write()
+    size = (folder / "config.json").stat().st_size
+    with mock.patch.object(untrusted, "MAX_BYTES", size):
+      huggingface.load(folder)
+    with mock.patch.object(untrusted, "MAX_BYTES", size - 1):
+      self.assert_refused(f"config.json is larger than {size - 1} bytes")
 
   def test_missing_files_are_named(self):
     self.write()

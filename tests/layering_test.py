@@ -18,8 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Lowest first. A pattern stands for the modules of one folder.
 ROWS = (
-  ("cache", "streams", "text.chat", "text.vocabulary", "text.tokenizer_files"),
-  ("types", "text.bpe"),
+  ("cache", "streams", "text.chat", "text.untrusted", "text.vocabulary"),
+  ("types", "text.bpe", "text.records", "text.tokenizer_files"),
   ("tree", "sampling", "sharding", "tokenizers", "checkpoints"),
   ("models", "models.*"),
   ("growth", "drafters.rollout", "laws.enumeration"),
@@ -33,7 +33,7 @@ ROWS = (
   ("session",),
   ("api", "testing", "report"),
   ("bench.agreement", "bench.backend", "bench.configuration", "bench.build"),
-  ("bench.recording", "bench.passes", "bench.workdir"),
+  ("bench.recording", "bench.passes", "bench.workdir", "bench.inputs"),
   ("bench.measure", "bench.replay"),
   ("bench.answering", "bench.summary", "bench.trace"),
   ("bench.comparison",),

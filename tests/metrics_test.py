@@ -105,6 +105,7 @@ class AcceptanceTest(Case):
       metrics.tokens_per_second,
       metrics.degenerate,
       metrics.acceptance_rate_interval,
+      metrics.block_efficiency_interval,
     ):
       self.assertIsNone(measure([]))
     plain = [answer([(0, 0, 1, 0)] * 3)]
@@ -163,6 +164,8 @@ class SpeedTest(Case):
     ]
     self.near(metrics.degenerate(ours), 0.5)
     self.near(metrics.speedup(ours, self.plain)["without_degenerate"], 1.0)
+    decode = metrics.speedup(ours, self.plain)["decode_only_without_degenerate"]
+    self.near(decode, 1.0)
 
   @parameterized.parameters(
     ((1, 2, 3, 4) * 4, True),
@@ -188,6 +191,17 @@ class SpeedTest(Case):
 
   def test_one_prompt_has_no_interval(self):
     self.assertIsNone(metrics.acceptance_rate_interval([answer(MIXED)]))
+    self.assertIsNone(metrics.block_efficiency_interval([answer(MIXED)]))
+
+  def test_interval_of_block_efficiency(self):
+    """Prompts of 4 tokens in 1 call and 3 in 3, with all their runs."""
+    both = [
+      answer(rounds, name=name, run=run)
+      for name, rounds in (("a", [(4, 3, 4, 1)]), ("b", [(4, 0, 1, 1)] * 3))
+      for run in range(2)
+    ]
+    # Both draws are a, or both b, a quarter of the time each.
+    self.assertEqual(metrics.block_efficiency_interval(both), (1.0, 4.0))
 
   def test_bootstrap_finds_the_standard_error_of_a_mean(self):
     """Mean of 400 coin flips: 1.96 standard errors are 0.049."""

@@ -78,7 +78,7 @@ class TinyGoldenTest(parameterized.TestCase):
   @parameterized.parameters(*maker.CASES)
   def test_safetensors(self, name):
     folder = maker.write_case(name, self.folder / name)
-    config, params, _ = huggingface.load(folder)
+    config, params = huggingface.load(folder)
     factors = config.rope_factors or (1.0,) * (config.head_dim // 2)
     theirs = self.golden[f"{name}/rope_factors"]
     np.testing.assert_allclose(factors, theirs, rtol=1e-6)
@@ -102,7 +102,7 @@ class TinyGoldenTest(parameterized.TestCase):
 
   def test_the_tolerance_sees_a_wrong_frequency(self):
     folder = maker.write_case("llama3", self.folder / "llama3")
-    config, params, _ = huggingface.load(folder)
+    config, params = huggingface.load(folder)
     plain = checkpoint_files.tiny(**maker.CASES["llama3"])
     self.assertNotEqual(plain, config)
     model = model_lib.Model.from_params(plain, params)

@@ -12,6 +12,7 @@ import numpy as np
 
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
+from specjax import types
 from specjax.bench import recording, replay
 from specjax.drafters import draft_model, empty, ngram
 from specjax.verifiers import coupled, rejection
@@ -109,9 +110,37 @@ class ReplayTest(parameterized.TestCase):
     times = replay.measure(asked, plain, LIMIT, repetitions=1)
     np.testing.assert_array_equal(before, asked.state.lengths)
     self.assertGreater(min(dataclasses.astuple(times)), 0)
+    self.assertLess(times.rounds, LIMIT)
+    self.assertEqual(times.plain_rounds, LIMIT)
     for _ in asked.rounds():
       pass
     self.assertTrue(np.all(asked.state.done))
+
+  def test_plain_decoding_runs_as_many_rounds_as_there_are_tokens(self):
+    """The rule draws from streams of its own; plain would end at once."""
+    asked = session(*method("rejection"))
+    settings = session_lib.Settings(
+      sampling_lib.Sampling(temperature=asked.settings.sampling.temperature),
+      LIMIT,
+      ignore_eos=True,
+      seed=3,
+    )
+    plain = session_lib.Session(
+      toys.tiny(), WORDS, session_lib.Method(empty.Empty()), settings, PROMPTS
+    )
+    record = recording.record(asked, LIMIT)
+    longest = int(record.acceptance.count.sum(axis=0).max())
+    rounds = []
+
+    def spend(program, state):
+      end = program(recording.copy(state))
+      if isinstance(end, types.DecodeState):
+        rounds.append(int(end.stats.rounds.max()))
+      return 1.0
+
+    with absltest.mock.patch.object(replay, "_time", spend):
+      replay.measure(asked, plain, LIMIT, repetitions=1, compiled=True)
+    self.assertEqual(rounds, [record.rounds, record.rounds, longest])
 
   def test_nothing_to_replay_is_told(self):
     asked = session_lib.Session(
@@ -125,18 +154,18 @@ class ReplayTest(parameterized.TestCase):
       recording.record(asked, 1)
 
   def test_shares_are_of_all_batches(self):
-    times = [replay.Times(2.0, 1.5, 1.25, 1.0)] * 2
+    times = [replay.Times(2.0, 1.5, 1.25, 1.0, 5, 8)] * 2
     self.assertEqual(
       replay.shares(times), {"draft": 0.25, "verify": 0.625, "other": 0.125}
     )
 
   def test_predicted_speedup(self):
     """0.5 s to draft and 2 s to verify what plain decoding takes 4 s for."""
-    times = [replay.Times(2.6, 2.1, 2.0, 4.0)]
+    times = [replay.Times(2.6, 2.1, 2.0, 4.0, 5, 8)]
     found: Any = replay.predicted_speedup(times)
     self.assertAlmostEqual(found, 1.6)
     self.assertIsNone(
-      replay.predicted_speedup([replay.Times(1.0, 3.0, 1.0, 0.2)])
+      replay.predicted_speedup([replay.Times(1.0, 3.0, 1.0, 0.2, 5, 8)])
     )
 
 

@@ -22,6 +22,7 @@ def measures(**changes):
     "speedup": {"mean": 1.5, "std": 0.1, "decode_only": 1.75},
     "matched": {"equal": 5, "total": 6, "first_difference_margin": 2e-5},
     "time_share": {"draft": 0.01, "verify": 0.95, "other": 0.04},
+    "degenerate": 0.125,
     "by_category": {},
   }
   return values | changes
@@ -31,7 +32,7 @@ def summary(**methods):
   return {
     "target": {"name": "tiny", "note": "4-bit (Q4_1), dequantised to float32"},
     "device": {"platform": "cpu", "processor": "A Chip", "cores": 2},
-    "plain": {"width": 1, "tokens_per_second": 20.5},
+    "plain": {"width": 1, "tokens_per_second": 20.5, "degenerate": 0.375},
     "methods": methods,
   }
 
@@ -54,7 +55,10 @@ class TableTest(absltest.TestCase):
       "31.2",
       "1.50 ± 0.10",
       "1.75",
-      "5/6 (margin 2.0e-05)",
+      "5/6",
+      "ngram differs first at a margin of 2.0e-05 at most",
+      "0.12",
+      "0.38",
       "0.01 / 0.95 / 0.04",
       "0.75",
     ):
@@ -69,8 +73,41 @@ class TableTest(absltest.TestCase):
         )
       )
     )
-    self.assertIn("n/a (another stream)", text)
+    self.assertIn("m draws from streams of its own: no ids to compare", text)
     self.assertNotIn("None", text)
+
+  def test_tables_fit_into_100_columns(self):
+    """Six groups, twenty positions, numbers as long as they get."""
+    part = measures()
+    positions = {"unconditional": [0.75] * 20, "conditional": [0.75] * 20}
+    whole = measures(
+      by_category=dict.fromkeys(
+        (
+          "mt_bench",
+          "translation",
+          "summarization",
+          "math_reasoning",
+          "qa",
+          "rag",
+        ),
+        part,
+      ),
+      tokens_per_second=1234.5,
+      matched={"equal": 480, "total": 480, "first_difference_margin": None},
+      time_share={"draft": 0.01, "verify": 1.02, "other": -0.03},
+      acceptance_by_position=positions,
+    )
+    text = shown(summary(ngram_10=whole, draft_model_4=whole))
+    self.assertLessEqual(max(map(len, text.splitlines())), report.WIDTH)
+    self.assertEqual(report.WIDTH, 100)
+    # A row that was wrapped would leave the name of its method alone.
+    for name in ("ngram_10", "draft_model_4"):
+      rows = [line for line in text.splitlines() if name in line]
+      self.assertLen(rows, 3)
+      self.assertIn("0.01 / 1.02 / -0.03", rows[0])
+      self.assertLen(rows[1].split("/"), 7)
+      self.assertEqual(rows[2].count("0.75"), 12)
+    self.assertIn("kept at (of 20)", text)
 
   def test_categories_and_names_are_no_markup(self):
     part = measures(block_efficiency=3.25)

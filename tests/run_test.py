@@ -63,7 +63,14 @@ class RunTest(Folder):
     self.assertEqual((self.status, self.err), (0, ""))
     names = sorted(path.name for path in self.workdir.iterdir())
     self.assertEqual(
-      names, ["config.json", "results.jsonl", "summary.json", "tokens.jsonl"]
+      names,
+      [
+        "config.json",
+        "inputs.json",
+        "results.jsonl",
+        "summary.json",
+        "tokens.jsonl",
+      ],
     )
 
   def test_every_method_answers_every_prompt_in_every_run(self):
@@ -111,6 +118,8 @@ class RunTest(Folder):
           "acceptance_by_position",
           "tokens_per_second",
           "time_share",
+          "cost_ratio",
+          "block_efficiency_interval",
           "degenerate",
         ),
         measures,
@@ -158,7 +167,8 @@ class RunTest(Folder):
       f"--workdir={self.workdir}",
       "--config.trace=true",
     )
-    self.assertEqual((status, out), (0, self.out))
+    note = f"{self.workdir}: finished before, nothing was run\n"
+    self.assertEqual((status, out), (0, note + self.out))
     after = (self.workdir / "results.jsonl").stat().st_mtime_ns
     self.assertEqual(before, after)
 
@@ -210,12 +220,17 @@ class SamplingRunTest(Folder):
     self.assertAlmostEqual(measures["acceptance_coupled"], 1.0, delta=1e-4)
     self.assertGreater(measures["memory"]["draft_weights"], 0)
 
+  def test_draft_models_are_named(self):
+    target, drafts = self.summary["target"], self.summary["drafts"]
+    known = {key: target[key] for key in ("description", "fingerprint")}
+    self.assertEqual(drafts, {"coupled": known, "rejection": known})
+
   def test_only_the_plain_stream_is_compared(self):
     methods = self.summary["methods"]
     self.assertEqual(methods["coupled"]["matched"]["equal"], 3)
     self.assertIsNone(methods["rejection"]["matched"])
     self.assertTrue(methods["rejection"]["lossless"])
-    self.assertIn("n/a (another stream)", self.out)
+    self.assertIn("rejection draws from streams of its own", self.out)
 
   def test_the_reference_has_two_rows_already(self):
     lines = read_lines(self.workdir / "results.jsonl")
@@ -260,9 +275,34 @@ class ResumeTest(Folder):
 
   def test_an_interrupt_is_told_and_not_an_error(self):
     with absltest.mock.patch.object(run, "run", side_effect=KeyboardInterrupt):
-      status, _, err = call("--config=x")
-    self.assertEqual(status, 130)
-    self.assertEqual(err, "stopped: the same command continues the run\n")
+      for argv, expected in (
+        (["--workdir=w"], "stopped: the same command continues the run\n"),
+        (["--config.prompts=ab"], "stopped\n"),
+      ):
+        status, _, err = call("--config=x", *argv)
+        self.assertEqual((status, err), (130, expected))
+
+  def test_other_weights_under_the_same_name_are_refused(self):
+    workdir, model = self.folder / "swapped", self.folder / "swapped.gguf"
+    model.write_bytes(self.model.read_bytes())
+    config = self.folder / "swapped.py"
+    runs.write_config(
+      config,
+      model,
+      prompts=["ab"],
+      categories=[],
+      methods={},
+      max_new_tokens=2,
+      runs=1,
+    )
+    command = (f"--config={config}", f"--workdir={workdir}")
+    self.assertEqual(call(*command)[0], 0)
+    content = bytearray(model.read_bytes())
+    content[-1] ^= 1  # The last weight's sign or exponent.
+    model.write_bytes(content)
+    status, out, err = call(*command)
+    self.assertEqual((status, out), (2, ""))
+    self.assertRegex(err, "^error: .* another target_weights: [^\n]*\n$")
 
 
 def read_lines_whole(path: pathlib.Path) -> list[dict]:
@@ -286,6 +326,23 @@ class InlineTest(Folder):
     other = call(*argv, "--method=ngram_10")[1].rpartition("\n\n")
     self.assertEqual(other[0], answer)
     self.assertStartsWith(other[2], "ngram_10: ")
+
+  def test_plain_decoding_can_be_asked_for(self):
+    argv = (f"--config={self.config}", "--config.prompts=abcabc")
+    answer = call(*argv)[1].rpartition("\n\n")[0]
+    status, out, _ = call(*argv, "--method=plain")
+    self.assertEqual(status, 0)
+    self.assertEqual(out.rpartition("\n\n")[0], answer)
+    self.assertRegex(out, r"\nplain: 12 tokens .* tau 1.00, alpha n/a")
+
+  def test_drafts_of_other_methods_are_not_looked_for(self):
+    draft = {"type": "draft_model", "length": 2, "model": "/none.gguf"}
+    methods = runs.METHODS | {"a_draft": {"drafter": draft}}
+    config = self.folder / "missing.py"
+    runs.write_config(config, self.model, methods=methods)
+    argv = (f"--config={config}", "--config.prompts=abcabc")
+    self.assertEqual(call(*argv, "--method=ngram_2")[0], 0)
+    self.assertRegex(call(*argv)[2], "none.gguf")
 
   def test_stop_strings_end_what_is_printed(self):
     argv = (f"--config={self.config}", "--config.prompts=abcabc")
@@ -398,6 +455,15 @@ class MistakesTest(Folder):
       ["--config=FOLDER/config.py", "--config.prompts=ab", "--method=ngrm_2"],
       "unknown method 'ngrm_2': did you mean 'ngram_2'",
     )
+
+  @parameterized.parameters(
+    (["--config.prompts=ab", "--workdir=FOLDER/w"], "--workdir .* single text"),
+    (["--config.prompts=ab", "--overwrite"], "--overwrite does nothing"),
+    (["--method=ngram_2", "--workdir=FOLDER/w"], "--method .* list or file"),
+    (["--mark", "--workdir=FOLDER/w"], "--mark does nothing with a list"),
+  )
+  def test_flags_that_would_do_nothing(self, argv, pattern):
+    self.check(["--config=FOLDER/config.py", *argv], pattern)
 
   def test_exit_status_and_debug_in_a_process(self):
     command = [sys.executable, "-m", "specjax.run", "--config=none.py"]

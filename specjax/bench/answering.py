@@ -17,16 +17,17 @@ def answer(
 
   Args:
     config: checked.
-    name: of the method; None takes the first.
+    name: of the method, "plain" for none; None takes the first.
     mark: see `report.AnswerView`.
   """
   prompts = build.prompts(config)
   build.settings(config)  # A wrong setting must not cost a load.
+  name = name or next(iter(build.names(config)), "plain")
+  config = build.only(config, name)  # Drafts of others are not loaded.
   backend.set_up()
   target, tokenizer, _ = backend.load(config)
   drafts = build.check_drafts(config, tokenizer)
   methods = build.methods(config, target, drafts)
-  name = name or next(iter(methods), "plain")
   method = methods.get(name, session_lib.Method())
   task = build.task(config, tokenizer, prompts)
   session = session_lib.Session(

@@ -18,8 +18,8 @@ def set_up() -> None:
   Accelerators multiply float32 with fewer bits unless told otherwise, and then
   a block of another width gives other tokens.
   """
-  folder = wheels.cache_folder().parent / "xla"
-  folder.mkdir(mode=0o700, exist_ok=True)
+  # Programs that are loaded run: nobody else may have put them there.
+  folder = wheels.own_folder(wheels.cache_folder().parent / "xla")
   jax.config.update("jax_compilation_cache_dir", os.fspath(folder))
   jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
   jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

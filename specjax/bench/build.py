@@ -4,7 +4,6 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import os
 import re
 from typing import Any
 
@@ -37,7 +36,10 @@ def prompts(config: ConfigDict) -> list[data.Prompt]:
     ValueError, FileNotFoundError: see `data.load_prompts`.
   """
   loaded = data.load_prompts(config.prompts, config.prompt_ids or None)
-  if isinstance(config.prompts, str) or not config.categories:
+  # Categories belong to what the config lists, not to a file or text that
+  # took its place.
+  listed = config.prompt_ids if isinstance(config.prompts, str) else loaded
+  if not config.categories or not listed or isinstance(listed, str):
     return loaded
   if len(config.categories) != len(loaded):
     raise ValueError(
@@ -45,20 +47,18 @@ def prompts(config: ConfigDict) -> list[data.Prompt]:
       "prompts: give one each, or ()"
     )
   return [
-    dataclasses.replace(prompt, category=name, group=name)
+    dataclasses.replace(prompt, category=prompt.category or name, group=name)
     for prompt, name in zip(loaded, config.categories)
   ]
 
 
 def is_inline(config: ConfigDict) -> bool:
-  """Whether `prompts` is one text to answer, not a list or a file."""
-  source = config.prompts
-  return (
-    isinstance(source, str)
-    and not source.startswith("datasets:")
-    and not source.endswith((".jsonl", ".json", ".gz"))
-    and not os.path.isfile(source)
-  )
+  """Whether `prompts` is one text to answer, not a list or a file.
+
+  Raises:
+    FileNotFoundError: the name of a file that does not exist.
+  """
+  return isinstance(config.prompts, str) and data.is_text(config.prompts)
 
 
 def task(
@@ -120,8 +120,24 @@ def methods(
       verifier=_VERIFIERS[config.methods[name].verifier.type](),
       policy=_policy(config.methods[name].policy),
     )
-    for name in sorted(config.methods, key=_natural)
+    for name in names(config)
   }
+
+
+def names(config: ConfigDict) -> list[str]:
+  """Names of the methods, ngram_4 before ngram_10.
+
+  A ConfigDict forgets the order of its file.
+  """
+  return sorted(config.methods, key=_natural)
+
+
+def only(config: ConfigDict, name: str) -> ConfigDict:
+  """The config with one of its methods; with none if it has no such."""
+  left = config.copy_and_resolve_references().unlock()
+  for other in set(config.methods) - {name}:
+    del left.methods[other]
+  return left.lock()
 
 
 def capacity(
@@ -171,7 +187,6 @@ def _drafter(config: ConfigDict, models: Mapping[str, Any]) -> types.Drafter:
 
 
 def _natural(name: str) -> list[str | int]:
-  """Sorts ngram_4 before ngram_10; a ConfigDict forgets the order of a file."""
   return [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]
 
 

@@ -3,6 +3,7 @@
 """A whole run: checks, timed answers, replay, summary, tables."""
 
 from collections.abc import Callable, Mapping
+import dataclasses
 import os
 from typing import Any
 
@@ -14,6 +15,7 @@ from specjax.bench import (
   backend,
   build,
   configuration,
+  inputs,
   measure,
   recording,
   replay,
@@ -46,9 +48,9 @@ def compare(
   workdir.check(path, values, overwrite=overwrite)
   backend.set_up()
   target, tokenizer, source = backend.load(config)
-  drafts = build.check_drafts(config, tokenizer)
+  found = build.check_drafts(config, tokenizer)
   task = build.task(config, tokenizer, prompts)
-  methods = build.methods(config, target, drafts)
+  methods = build.methods(config, target, found)
   wide = {**methods, measure.PLAIN: session_lib.Method(empty.Empty(1))}
   bench = measure.Bench(
     target=target,
@@ -59,10 +61,15 @@ def compare(
     capacity=build.capacity(target, task, wide),
     runs=config.runs,
   )
-  folder = workdir.Workdir(path, values, overwrite=overwrite)
+  drafts = inputs.drafts(config, methods, found)
+  header = _header(bench, config, source, drafts)
+  known = inputs.record(header, task)
+  folder = workdir.Workdir(path, values, known, overwrite=overwrite)
   result = folder.read_summary()
   if result is None or len(folder.records) < bench.answers:
-    result = _run(bench, folder, config, source)
+    result = _run(bench, folder, config, header)
+  else:
+    report.say(f"{path}: finished before, nothing was run")
   report.show(result)
   return result
 
@@ -71,7 +78,7 @@ def _run(
   bench: measure.Bench,
   folder: workdir.Workdir,
   config: ConfigDict,
-  source: sources.Source,
+  header: Mapping[str, Any],
 ) -> dict[str, Any]:
   done = len(folder.records)
   extra = len(bench.methods) * (2 + bool(config.trace)) + 1
@@ -82,7 +89,7 @@ def _run(
     say(1, "plain")
     plain = session_lib.Method(empty.Empty(width - 1))
     _answer_all(bench, folder, plain, say)
-    result = _header(bench, config, source)
+    result = {**header}
     result["methods"] = _methods(bench, plain, folder, config, say)
   answers = measure.read_answers(folder.records)
   result["plain"] = summary.plain(
@@ -184,10 +191,14 @@ def _replay(
   limit = bench.task.settings.max_new_tokens
   if not limit:
     return []
+  # Plain decoding has to go as far as the method, whatever it would say.
+  endless = dataclasses.replace(
+    bench.task.settings, stop=(), stop_tokens=(), ignore_eos=True
+  )
   return [
     replay.measure(
       bench.session(method, batch),
-      bench.session(plain, batch),
+      bench.session(plain, batch, endless),
       limit,
       compiled=place > 0,
     )
@@ -220,7 +231,8 @@ def _margin(
     bench.target,
     bench.tokenizer,
     session_lib.Method(empty.Empty(1)),
-    bench.task.settings,
+    # One token more: with them all the capacity would not hold the text.
+    dataclasses.replace(bench.task.settings, max_new_tokens=1, stop=()),
     [[*bench.task.ids[index], *longer[:at]]],
     indices=[bench.task.prompts[index].index],
     capacity=bench.capacity,
@@ -229,7 +241,10 @@ def _margin(
 
 
 def _header(
-  bench: measure.Bench, config: ConfigDict, source: sources.Source
+  bench: measure.Bench,
+  config: ConfigDict,
+  source: sources.Source,
+  drafts: Mapping[str, Any],
 ) -> dict[str, Any]:
   """What was measured, on what."""
   note = f"{config.dtype} weights"
@@ -246,6 +261,7 @@ def _header(
       "fingerprint": sources.fingerprint(bench.target),
       "note": note,
     },
+    "drafts": drafts,
     "prompts": len(bench.task.ids),
     "runs": bench.runs,
     "batch_size": bench.batch_size,

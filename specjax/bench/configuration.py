@@ -238,11 +238,12 @@ def _value(current: Any, text: str) -> Any:
     return text.lower() == "true"
   try:
     value = ast.literal_eval(text)
-  except (ValueError, SyntaxError):
-    return text
+  except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    return text  # What is no value of Python, or too deep for its parser.
   if isinstance(current, _TEXTS) and not isinstance(value, _TEXTS):
     return text
-  return value
+  # No key of this kind takes a dict; as a text it is refused by name.
+  return text if isinstance(value, dict) else value
 
 
 def _check_values(config: ConfigDict) -> None:

@@ -66,14 +66,17 @@ class Bench:
     return len(self.task.ids) * (timed + 1)
 
   def session(
-    self, method: session_lib.Method, batch: Sequence[int]
+    self,
+    method: session_lib.Method,
+    batch: Sequence[int],
+    settings: session_lib.Settings | None = None,
   ) -> session_lib.Session:
-    """A batch whose prompts were read."""
+    """A batch whose prompts were read; `settings` replace the task's."""
     return session_lib.Session(
       self.target,
       self.tokenizer,
       method,
-      self.task.settings,
+      settings or self.task.settings,
       [self.task.ids[i] for i in batch],
       indices=[self.task.prompts[i].index for i in batch],
       rows=self.batch_size,

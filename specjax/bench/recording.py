@@ -18,8 +18,8 @@ import numpy as np
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax import step as step_lib
+from specjax import stopping, types
 from specjax import streams as streams_lib
-from specjax import types
 
 _step = jax.jit(step_lib.step, donate_argnames=("state",))
 
@@ -44,7 +44,8 @@ def steps(
 ) -> Iterator[tuple[Before, step_lib.Round]]:
   """Answers a batch round by round; the session stays as it was.
 
-  Stop strings are not looked for.
+  A stop string ends a row, and the round that completed it, as it does in
+  `Session.rounds`.
   """
   state, method = copy(session.state), session.method
   while not np.all(state.done):
@@ -70,7 +71,22 @@ def steps(
       session.policy,
       session.stop,
     )
+    if session.settings.stop:
+      ends = session.string_ends(state)
+      state = stopping.end_rows(state, jnp.asarray(ends))
+      seen = seen.replace(
+        acceptance=_cut(seen.acceptance, state.lengths - lengths)
+      )
     yield before, seen
+
+
+def _cut(acceptance, count):
+  """The acceptance of a round that kept only `count` [B] tokens."""
+  return acceptance.replace(
+    count=count,
+    accepted=jnp.minimum(acceptance.accepted, count),
+    rejected=acceptance.rejected & (count == acceptance.count),
+  )
 
 
 @dataclasses.dataclass(frozen=True)

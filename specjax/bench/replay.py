@@ -8,11 +8,13 @@ recorded batch, in turn:
   full      the rounds as they are
   recorded  the same rounds, drafts read from the record
   forward   the target's pass alone, at the same widths and lengths
-  plain     as many rounds of plain decoding, scaled to the same answers
+  plain     plain decoding of as many tokens, whatever they are
 
 draft = full - recorded, verify = forward, other = recorded - forward. The
 numbers are medians as measured: on a noisy machine a difference can be
-negative, and then says that the part is too small to be seen.
+negative, and then says that the part is too small to be seen. Programs do not
+look for stop strings, they run as many rounds as were recorded: in a batch, a
+row that has ended at a string may go on in `full` for the time of the others.
 
 Axis letters: R rounds, B batch, T nodes, P path length, V vocabulary.
 """
@@ -122,12 +124,14 @@ class ReplayVerifier(struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-  """Medians in seconds of all rounds of a batch."""
+  """Medians in seconds of all rounds of a batch, and how many there were."""
 
   full: float
   recorded: float
   forward: float
   plain: float
+  rounds: int  # of the first three
+  plain_rounds: int
 
 
 def measure(
@@ -142,27 +146,28 @@ def measure(
 
   Args:
     session: not yet decoded; it stays as it was.
-    plain: the same of plain decoding.
+    plain: the same of plain decoding, with `ignore_eos` and no stop tokens: an
+      answer of a rule with streams of its own may be longer than plain's.
     limit: rounds to make room for, max_new_tokens.
     repetitions: timed turns.
     compiled: another batch of this shape was measured before; else one more
       turn is made first.
   """
   record = recording.record(session, limit)
+  # A plain round emits one token a row; the longest answer decides.
+  needed = int(record.acceptance.count.sum(axis=0).max())
   programs = (
-    (_full(session, session.capacity), session.state),
+    (_full(session, record.rounds), session.state),
     (_recorded(session, record), session.state),
     (_forward_alone(session, record), session.state),
-    (_full(plain, record.rounds), plain.state),
+    (_full(plain, needed), plain.state),
   )
   times = []
   for _ in range(repetitions + (not compiled)):
     times.append([_time(*program) for program in programs])
   medians = np.median(np.asarray(times[-repetitions:]), axis=0)
-  # A plain round emits one token a row; the longest answer decides.
-  needed = int(record.acceptance.count.sum(axis=0).max())
-  medians[3] *= needed / record.rounds
-  return Times(*map(float, medians))
+  full, recorded, forward, alone = map(float, medians)
+  return Times(full, recorded, forward, alone, record.rounds, needed)
 
 
 def shares(times: Sequence[Times]) -> dict[str, float]:
@@ -175,6 +180,14 @@ def shares(times: Sequence[Times]) -> dict[str, float]:
     "verify": forward / full,
     "other": (recorded - forward) / full,
   }
+
+
+def cost_ratio(times: Sequence[Times]) -> float:
+  """c = seconds of a pass at the method's widths / of a plain round."""
+  verify = sum(t.forward for t in times) / sum(t.rounds for t in times)
+  return verify / (
+    sum(t.plain for t in times) / sum(t.plain_rounds for t in times)
+  )
 
 
 def predicted_speedup(times: Sequence[Times]) -> float | None:
@@ -234,7 +247,7 @@ def _recorded(session, record):
       session.sampling,
       session.policy,
       session.stop,
-      session.capacity,
+      record.rounds,
     )
 
   return program

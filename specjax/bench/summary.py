@@ -4,7 +4,6 @@
 
 import collections
 from collections.abc import Mapping, Sequence
-import dataclasses
 import importlib.metadata
 import math
 import os
@@ -23,6 +22,7 @@ from specjax.bench import replay
 from specjax.models import gguf_header
 from specjax.verifiers import coupled
 
+_UNQUANTISED = ("F64", "F32", "F16", "BF16")
 _LIBRARIES = ("specjax", "jax", "jaxlib", "flax", "numpy")
 
 
@@ -84,11 +84,12 @@ def plain(
 
 
 def add_replay(measures: dict[str, Any], times: Sequence[replay.Times]) -> None:
-  """Adds time shares and the speedup they predict, as new keys."""
+  """Adds time shares, the cost ratio and the speedup that they predict."""
   measures["time_share"] = replay.shares(times) if times else None
+  measures["cost_ratio"] = replay.cost_ratio(times) if times else None
   measures["replay_seconds"] = {
-    field.name: sum(getattr(t, field.name) for t in times)
-    for field in dataclasses.fields(replay.Times)
+    name: sum(getattr(t, name) for t in times)
+    for name in ("full", "recorded", "forward", "plain")
   }
   measures["speedup"]["predicted"] = (
     replay.predicted_speedup(times) if times else None
@@ -127,8 +128,10 @@ def quantisation(path: pathlib.Path) -> str | None:
   for info in gguf_header.read(path).tensors.values():
     counts[info.type_name] += math.prod(info.shape)
   name = counts.most_common(1)[0][0]
-  bits = re.search(r"Q(\d)", name)
-  return f"{bits[1]}-bit ({name})" if bits else None
+  if name in _UNQUANTISED:
+    return None
+  bits = re.search(r"(?:Q|FP)(\d)", name)
+  return f"{bits[1]}-bit ({name})" if bits else f"quantised ({name})"
 
 
 def is_comparable(
@@ -160,6 +163,7 @@ def _measures(answers, plain_answers, reference, comparable) -> dict[str, Any]:
   return {
     "answers": len(answers),
     "block_efficiency": metrics.block_efficiency(answers),
+    "block_efficiency_interval": metrics.block_efficiency_interval(answers),
     "block_efficiency_macro": metrics.block_efficiency_macro(answers),
     "acceptance_rate": metrics.acceptance_rate(answers),
     "acceptance_rate_interval": metrics.acceptance_rate_interval(answers),

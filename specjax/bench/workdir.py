@@ -3,6 +3,7 @@
 """The folder of a run: its files, and going on where a run was killed.
 
   config.json    the effective config
+  inputs.json    fingerprints of what the config only names (see `inputs`)
   results.jsonl  one line an answer, in the order they were made
   tokens.jsonl   one line a round, with `config.trace`
   summary.json   the measures, once all is done
@@ -21,6 +22,7 @@ from typing import Any
 from specjax.bench import configuration
 
 CONFIG = "config.json"
+INPUTS = "inputs.json"
 RESULTS = "results.jsonl"
 TOKENS = "tokens.jsonl"
 SUMMARY = "summary.json"
@@ -33,27 +35,31 @@ class Workdir:
     self,
     path: str | os.PathLike[str],
     config: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     *,
     overwrite: bool = False,
   ):
-    """Creates the folder and config.json.
+    """Creates the folder, config.json and inputs.json.
 
     Args:
       path: of the folder.
       config: the effective config as plain values.
+      inputs: see `inputs.record`.
       overwrite: remove what another run left.
 
     Raises:
-      ValueError: the folder holds a run of another config.
+      ValueError: the folder holds a run of another config or other inputs.
       OSError: it cannot be written.
     """
     self.path = pathlib.Path(path).expanduser()
     check(self.path, config, overwrite=overwrite)
     self.path.mkdir(parents=True, exist_ok=True)
     if overwrite:
-      for name in (CONFIG, RESULTS, TOKENS, SUMMARY):
+      for name in (RESULTS, TOKENS, SUMMARY, INPUTS, CONFIG):
         (self.path / name).unlink(missing_ok=True)
+    _check_inputs(self.path, inputs)
     write_json(self.path / CONFIG, config)
+    write_json(self.path / INPUTS, inputs)
     self.records = _read_records(self.path / RESULTS)
 
   def append(self, record: Mapping[str, Any]) -> None:
@@ -61,6 +67,8 @@ class Workdir:
     line = json.dumps(_finite(record), ensure_ascii=False)
     with open(self.path / RESULTS, "a", encoding="utf-8") as file:
       file.write(line + "\n")
+      file.flush()
+      os.fsync(file.fileno())
     self.records.append(json.loads(line))
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
@@ -102,13 +110,31 @@ def check(
         "or add --overwrite"
       )
     return
+  _refuse_changes(path, CONFIG, config)
+
+
+def _check_inputs(path: pathlib.Path, inputs: Mapping[str, Any]) -> None:
+  """Whether the answers in a folder came from the same prompts and models."""
+  if (path / INPUTS).is_file():
+    _refuse_changes(path, INPUTS, inputs)
+  elif (path / RESULTS).is_file():
+    raise ValueError(
+      f"workdir {path} has results without an {INPUTS}, so they may come from "
+      "other prompts or weights: choose another workdir or add --overwrite"
+    )
+
+
+def _refuse_changes(
+  path: pathlib.Path, name: str, now: Mapping[str, Any]
+) -> None:
+  """Refuses a folder in which another run has left other values."""
   try:
-    old = json.loads((path / CONFIG).read_text("utf-8"))
+    old = json.loads((path / name).read_text("utf-8"))
   except ValueError:
     raise ValueError(
-      f"{path / CONFIG} is damaged: choose another workdir or add --overwrite"
+      f"{path / name} is damaged: choose another workdir or add --overwrite"
     ) from None
-  changed = configuration.differences(old, config)
+  changed = configuration.differences(old, now)
   if changed:
     raise ValueError(
       f"workdir {path} holds a run with another {', '.join(changed[:3])}: "

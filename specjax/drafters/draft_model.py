@@ -12,7 +12,7 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import types
+from specjax import tree, types
 from specjax.drafters import rollout
 
 CATCH_UP = 64  # tokens a catch-up pass feeds: the prompt, or rounds slept over
@@ -77,8 +77,30 @@ class DraftModel(struct.PyTreeNode):
   def propose(
     self, state: State, context: types.Context
   ) -> tuple[types.Draft, State, types.KVCache]:
-    """A chain [B, T] with its laws."""
-    logits, cache = self._catch_up(state.cache, context)
+    """A chain [B, T] with its laws; free when no row wants a draft."""
+    batch, vocab = len(context.lengths), context.noise.vocab
+    nothing = tree.chain(
+      jnp.zeros((batch, self.length), jnp.int32),
+      jnp.zeros((batch,), jnp.int32),
+      jnp.zeros((batch, self.length, vocab), jnp.float32),
+    )
+
+    def draw(carry):
+      _, _, state = carry
+      return jnp.bool_(False), *self._draft(state.cache, context)
+
+    # A loop that runs once or not at all: `lax.cond` would copy the cache.
+    wanted = jnp.any(context.draft_length > 0)
+    _, draft, state = jax.lax.while_loop(
+      lambda carry: carry[0], draw, (wanted, nothing, state)
+    )
+    return draft, state, context.cache
+
+  def _draft(
+    self, cache: types.KVCache, context: types.Context
+  ) -> tuple[types.Draft, State]:
+    """Reads what is new, then drafts."""
+    logits, cache = self._catch_up(cache, context)
     vocab = context.noise.vocab
     # The first token needs position lengths - 1, each further one the next.
     limit = jnp.maximum(self.model.max_position - context.lengths + 1, 0)
@@ -92,11 +114,8 @@ class DraftModel(struct.PyTreeNode):
       next_logits, cache, _fit(logits, vocab), limit, context, self.length
     )
     # Fed slots stay written but uncommitted: `observe` says which were kept.
-    state = State(
-      fed_cache.replace(lengths=cache.lengths),
-      jnp.maximum(draft.count - 1, 0),
-    )
-    return draft, state, context.cache
+    fed_cache = fed_cache.replace(lengths=cache.lengths)
+    return draft, State(fed_cache, jnp.maximum(draft.count - 1, 0))
 
   def _catch_up(
     self, cache: types.KVCache, context: types.Context

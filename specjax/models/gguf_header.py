@@ -142,7 +142,7 @@ def _parse(cursor: _Cursor) -> Header:
     )
   metadata = _read_metadata(cursor, num_keys)
   alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
-  # Powers of two only; `bool` is an int, and 1 is no alignment to speak of.
+  # Powers of two, which 1 is as well; `bool` is an int and no alignment.
   if (
     isinstance(alignment, bool)
     or not isinstance(alignment, int)

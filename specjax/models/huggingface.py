@@ -18,10 +18,12 @@ from specjax.models import (
   weights,
 )
 from specjax.models.transformer import TransformerConfig
+from specjax.text import untrusted
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+# Suffixes of files that could run code when they are read.
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _UNEMBEDDING = "lm_head.weight"
 
 _NAMES: dict[parameters.Path, str] = {
@@ -55,7 +57,7 @@ _DERIVED = ".self_attn.rotary_emb.inv_freq"
 
 def load(
   folder: str | os.PathLike[str], dtype: Any = "float32"
-) -> tuple[TransformerConfig, dict[str, Any], dict[str, Any]]:
+) -> tuple[TransformerConfig, dict[str, Any]]:
   """Loads a folder with `config.json` and safetensors.
 
   Args:
@@ -63,7 +65,7 @@ def load(
     dtype: of the parameters, see `weights.DTYPES`.
 
   Returns:
-    Configuration, parameter tree and the object in config.json.
+    Configuration and parameter tree.
 
   Raises:
     FileNotFoundError: no configuration or no weights.
@@ -71,8 +73,13 @@ def load(
   """
   folder = pathlib.Path(folder)
   parameter_dtype = weights.parse_dtype(dtype)
-  raw = huggingface_config.read_json(folder / "config.json")
-  config = huggingface_config.read_config(raw)
+  config_file = folder / "config.json"
+  if not config_file.is_file():
+    raise FileNotFoundError(
+      f"{config_file} is missing: name a folder with config.json and "
+      f"{_SINGLE}, or a .gguf file"
+    )
+  config = huggingface_config.read_config(untrusted.read_object(config_file))
   tensors = {
     name: stored
     for name, stored in _find_tensors(folder).items()
@@ -88,7 +95,7 @@ def load(
   params = parameters.load_params(
     config, tensors, _NAMES, parameter_dtype, folder.name
   )
-  return config, params, raw
+  return config, params
 
 
 def _find_tensors(folder: pathlib.Path) -> dict[str, weights.Stored]:
@@ -98,7 +105,7 @@ def _find_tensors(folder: pathlib.Path) -> dict[str, weights.Stored]:
   if (folder / _INDEX).is_file():
     return _read_index(folder)
   for path in sorted(folder.iterdir()):
-    if path.suffix in _PICKLES:
+    if path.suffix in PICKLES:
       raise ValueError(
         f"{path.name} is a pickle, which could run code and is never read: "
         f"convert the model to {_SINGLE}"
@@ -107,7 +114,7 @@ def _find_tensors(folder: pathlib.Path) -> dict[str, weights.Stored]:
 
 
 def _read_index(folder: pathlib.Path) -> dict[str, weights.Stored]:
-  places = huggingface_config.read_json(folder / _INDEX).get("weight_map")
+  places = untrusted.read_object(folder / _INDEX).get("weight_map")
   if not isinstance(places, dict):
     raise ValueError(f"{_INDEX}: weight_map is missing")
   for name in places.values():

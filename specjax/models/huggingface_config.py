@@ -7,16 +7,11 @@ is guessed.
 """
 
 from collections.abc import Mapping
-import json
 import math
-import pathlib
 from typing import Any
 
 from specjax.models import parameters, weights
 from specjax.models.transformer import TransformerConfig
-
-# JSON beside the weights is small; a larger file is not one of them.
-_MAX_JSON = 64 << 20
 
 # Entries that change the arithmetic, with the values that mean "not used".
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -27,24 +22,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
   "partial_rotary_factor": (1, None),
   "quantization_config": (None,),
 }
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """A JSON object of bounded size."""
-  if not path.is_file():
-    raise FileNotFoundError(
-      f"{path} is missing: name a folder with config.json and "
-      "model.safetensors, or a .gguf file"
-    )
-  if path.stat().st_size > _MAX_JSON:
-    raise ValueError(f"{path.name}: larger than {_MAX_JSON} bytes")
-  try:
-    value = json.loads(path.read_bytes())
-  except (ValueError, RecursionError) as error:
-    raise ValueError(f"{path.name} is not valid JSON: {error}") from None
-  if not isinstance(value, dict):
-    raise ValueError(f"{path.name} is not a JSON object")
-  return value
 
 
 def read_config(raw: Mapping[str, Any]) -> TransformerConfig:

@@ -132,11 +132,14 @@ class Model(struct.PyTreeNode):
 
   def _apply(self, method: str, *args) -> Any:
     network = transformer.Transformer(self.config)
-    return network.apply(
-      {"params": self.params},
-      *args,
-      method=getattr(transformer.Transformer, method),
-    )
+    # Accelerators round float32 operands by default, by the shape of a product:
+    # then a block's width would decide between close tokens.
+    with jax.default_matmul_precision("highest"):
+      return network.apply(
+        {"params": self.params},
+        *args,
+        method=getattr(transformer.Transformer, method),
+      )
 
 
 def _init_cache(config, batch, capacity, dtype):

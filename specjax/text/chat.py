@@ -5,10 +5,10 @@
 A template is a program that came with somebody's weights. It runs in jinja2's
 immutable sandbox, and the sandbox runs in a process of its own: an expression
 such as `'a' * 10**9`, or a loop that prints nothing, can be ended only from
-outside. That process is this very file, started in isolated mode with an empty
-environment, no files to write and a ceiling on memory; it gets a request on
-stdin, answers on stdout and ends. A call costs about 0.1 s however many
-conversations it renders, so callers with many should send them together.
+outside. That process is this very file, started in isolated mode with only the
+variables that start Python, no files to write and a ceiling on memory; it gets
+a request on stdin, answers on stdout and ends. A call costs about 0.1 s however
+many conversations it renders, so callers with many should send them together.
 
 The date that templates may ask for is fixed, so that the same messages give
 the same ids on any day.
@@ -41,7 +41,7 @@ Message = Mapping[str, Any]
 
 def check_messages(messages: Sequence[Message]) -> None:
   """Raises ValueError unless every message is {"role", "content": text}."""
-  if isinstance(messages, str | bytes | Mapping):
+  if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
     raise ValueError(
       f"messages must be a list of {{role, content}}, not {messages!r:.80}"
     )

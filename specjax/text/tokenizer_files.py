@@ -4,13 +4,15 @@
 
 from collections.abc import Mapping
 import dataclasses
-import json
 import os
 import pathlib
 from typing import Any
 
+from specjax.text import untrusted
+
 # Special tokens that chat templates know by name.
 NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
+_CONFIG = "tokenizer_config.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +41,8 @@ def read(path: str | os.PathLike[str]) -> TokenizerFiles:
 
   Raises:
     FileNotFoundError: no tokenizer.json.
-    ValueError: a file that is no JSON object, by name.
+    ValueError: a file that is no JSON object, or a value of another kind than
+      it must have, by name.
   """
   folder = pathlib.Path(path)
   file = folder / "tokenizer.json"
@@ -47,50 +50,63 @@ def read(path: str | os.PathLike[str]) -> TokenizerFiles:
     raise FileNotFoundError(
       f"{folder} has no tokenizer.json: save the model's fast tokenizer there"
     )
-  config = _object(folder / "tokenizer_config.json")
-  stated = _object(folder / "special_tokens_map.json") | config
-  names = {name: _text(stated.get(name)) for name in NAMES}
-  end_ids = []
-  for name in ("generation_config.json", "config.json"):
-    ids = _object(folder / name).get("eos_token_id")
-    end_ids += ids if isinstance(ids, list) else [ids]
+  config = _object(folder, _CONFIG)
+  stated = _object(folder, "special_tokens_map.json") | config
+  names = {name: _text(stated.get(name), name, folder) for name in NAMES}
+  end_ids = [
+    index
+    for name in ("generation_config.json", "config.json")
+    for index in _end_ids(folder, name)
+  ]
+  where = f"{folder / _CONFIG}: "
   return TokenizerFiles(
     file=file,
     names={name: text for name, text in names.items() if text is not None},
-    end_ids=tuple(i for i in end_ids if i is not None),
-    add_bos=config.get("add_bos_token"),
-    add_eos=config.get("add_eos_token"),
+    end_ids=tuple(end_ids),
+    add_bos=untrusted.entry(config, "add_bos_token", bool, where),
+    add_eos=untrusted.entry(config, "add_eos_token", bool, where),
     chat_template=_template(folder, config),
   )
 
 
-def _object(file: pathlib.Path) -> dict[str, Any]:
+def _object(folder: pathlib.Path, name: str) -> dict[str, Any]:
   """The object in a JSON file; an absent file is an empty one."""
-  if not file.is_file():
-    return {}
-  try:
-    value = json.loads(file.read_text(encoding="utf-8"))
-  except ValueError as error:
-    raise ValueError(f"{file} is not JSON: {error}") from None
-  if not isinstance(value, dict):
-    raise ValueError(f"{file} does not hold a JSON object")
-  return value
+  file = folder / name
+  return untrusted.read_object(file) if file.is_file() else {}
 
 
-def _text(token: Any) -> str | None:
-  """A special token is its text or {"content": text, ...}."""
+def _end_ids(folder: pathlib.Path, name: str) -> list[int]:
+  """The EOS ids of one file: none, one or a list."""
+  ids = _object(folder, name).get("eos_token_id")
+  if ids is None:
+    return []
+  where = f"{folder / name}: eos_token_id"
+  ids = ids if isinstance(ids, list) else [ids]
+  return [untrusted.check(index, int, where) for index in ids]
+
+
+def _text(token: Any, name: str, folder: pathlib.Path) -> str | None:
+  """A special token is null, its text or {"content": text, ...}."""
   text = token.get("content") if isinstance(token, dict) else token
-  return text if isinstance(text, str) else None
+  return (
+    None if text is None else untrusted.check(text, str, f"{folder}: {name}")
+  )
 
 
 def _template(folder: pathlib.Path, config: Mapping[str, Any]) -> str | None:
   """The template file, else the config's; of several, the one named default."""
   file = folder / "chat_template.jinja"
   if file.is_file():
-    return file.read_text(encoding="utf-8")
+    return untrusted.read_text(file)
+  where = f"{folder / _CONFIG}: "
   template = config.get("chat_template")
-  if isinstance(template, list):
-    template = {t.get("name"): t.get("template") for t in template}.get(
-      "default"
-    )
-  return template
+  if not isinstance(template, list):
+    return untrusted.entry(config, "chat_template", str, where)
+  for named in template:
+    if isinstance(named, dict) and named.get("name") == "default":
+      return untrusted.check(
+        named.get("template"), str, f"{where}the default chat_template"
+      )
+  raise ValueError(
+    f"{where}none of {len(template)} chat templates is named default: keep one"
+  )

@@ -15,6 +15,9 @@ import json
 from typing import Any
 
 SPACE = "\u2581"  # SentencePiece's visible space.
+# Sixteen times the largest vocabulary in use (2**18 tokens). A short file can
+# state any id of 32 bits, and the tokens are a list up to the largest.
+_MAX_IDS = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -140,7 +143,10 @@ def from_json(text: str) -> Vocabulary:
       f"decoder {decoder:.80} is neither byte-level nor with byte fallback"
     )
   ids = encoder.get_vocab(with_added_tokens=True)
-  tokens = [""] * (max(ids.values(), default=-1) + 1)
+  largest = max(ids.values(), default=-1)
+  if largest >= _MAX_IDS:
+    raise ValueError(f"token id {largest}: ids must be below {_MAX_IDS}")
+  tokens = [""] * (largest + 1)
   for token, index in ids.items():
     tokens[index] = token
   added = encoder.get_added_tokens_decoder()
