@@ -34,7 +34,9 @@ class Method:
 
   @property
   def active_policy(self) -> types.Policy:
-    return self.policy or policy_lib.Fixed(self.drafter.max_depth)
+    if self.policy is None:
+      return policy_lib.Fixed(self.drafter.max_depth)
+    return self.policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Settings:
   Attributes:
     sampling: numbers, or one a prompt.
     max_new_tokens: tokens of an answer, EOS included.
-    stop: strings that end an answer; they must lie wholly in it, and the answer
-      ends with the token that completes one.
+    stop: strings that end an answer, or one; they must lie wholly in it, and
+      the answer ends with the token that completes one.
     stop_tokens: token sequences that end an answer.
     ignore_eos: go on after EOS.
     seed: of all randomness; or one a prompt, whose answer then does not depend
@@ -56,12 +58,14 @@ class Settings:
     default_factory=sampling_lib.Sampling
   )
   max_new_tokens: int = 128
-  stop: tuple[str, ...] = ()
+  stop: str | tuple[str, ...] = ()
   stop_tokens: tuple[tuple[int, ...], ...] = ()
   ignore_eos: bool = False
   seed: int | tuple[int, ...] = 0
 
   def __post_init__(self):
+    if isinstance(self.stop, str):
+      object.__setattr__(self, "stop", (self.stop,))
     if "" in self.stop:
       raise ValueError("a stop string is empty: give it some text")
 
@@ -74,7 +78,7 @@ class Generation:
     text: of the answer.
     tokens: ids, EOS included.
     log_probs: the model's own, before temperature and filters.
-    reason: "eos", "stop", "length" or "error".
+    reason: "eos", "stop", "length", "error", or "running" so far.
     prompt_tokens: read before it.
     emitted, drafted, accepted, rejected: by round.
     prefill_seconds, decode_seconds: wall time of the batch it ran in.

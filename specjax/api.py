@@ -17,7 +17,7 @@ import numpy as np
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax import tokenizers, types
-from specjax.drafters import draft_model, empty
+from specjax.drafters import empty
 from specjax.verifiers import coupled
 
 Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
@@ -45,7 +45,7 @@ def encode(
       for p in prompts
     ]
   # All chats at once: each call of the template sandbox has its price.
-  chats = [p for p in prompts if isinstance(p[0], dict)]
+  chats = [p for p in prompts if isinstance(p[0], Mapping)]
   encoded = iter(tokenizer.encode_chats(chats) if chats else [])
   return [_ids(tokenizer, prompt, encoded) for prompt in prompts]
 
@@ -53,7 +53,7 @@ def encode(
 def _ids(tokenizer, prompt, encoded):
   if isinstance(prompt, str):
     return tokenizer.encode(prompt)
-  if isinstance(prompt[0], dict):
+  if isinstance(prompt[0], Mapping):
     return next(encoded)
   return [int(token) for token in prompt]
 
@@ -96,8 +96,6 @@ def generate(
   Raises:
     ValueError: one line that names the value and the fix.
   """
-  if isinstance(drafter, draft_model.DraftModel):
-    draft_model.check(model, drafter.model)
   method = session_lib.Method(
     drafter if drafter is not None else empty.Empty(),
     verifier if verifier is not None else coupled.Coupled(),
@@ -106,9 +104,9 @@ def generate(
   settings = session_lib.Settings(
     sampling if sampling is not None else sampling_lib.Sampling(),
     max_new_tokens,
-    (stop,) if isinstance(stop, str) else tuple(stop),
-    tuple(map(tuple, stop_tokens)),
-    seed=seed if isinstance(seed, int) else tuple(seed),
+    stop if isinstance(stop, str) else tuple(stop),
+    _sequences(stop_tokens),
+    seed=int(seed) if np.ndim(seed) == 0 else tuple(seed),
   )
   ids = encode(tokenizer, _as_list(prompts))
   batch_size = len(ids) if batch_size is None else batch_size
@@ -166,10 +164,18 @@ def answer_all(
     yield from session.results()
 
 
+def _sequences(stop_tokens: Any) -> tuple[tuple[int, ...], ...]:
+  if any(np.ndim(sequence) != 1 for sequence in stop_tokens):
+    raise ValueError(
+      f"stop_tokens {stop_tokens!r} is no list of token lists: write [[2]]"
+    )
+  return tuple(tuple(map(int, sequence)) for sequence in stop_tokens)
+
+
 def _as_list(prompts: Any) -> list[Prompt]:
   """One prompt or several, as a list of prompts."""
   if isinstance(prompts, str):
     return [prompts]
-  prompts = list(prompts)
-  single = bool(prompts) and isinstance(prompts[0], dict | int | np.integer)
+  prompts = prompts.tolist() if hasattr(prompts, "tolist") else list(prompts)
+  single = bool(prompts) and isinstance(prompts[0], Mapping | int | np.integer)
   return [prompts] if single else prompts

@@ -77,7 +77,7 @@ def init(
 
 
 def check_capacity(
-  prompts: np.ndarray,
+  prompt_lengths: np.ndarray,
   limits: np.ndarray,
   block: int,
   capacity: int,
@@ -86,7 +86,7 @@ def check_capacity(
   """Refuses rows that would not fit, before anything is traced.
 
   Args:
-    prompts: [B] prompt tokens.
+    prompt_lengths: [B].
     limits: [B] new tokens.
     block: the largest block, root included.
     capacity: slots.
@@ -95,13 +95,13 @@ def check_capacity(
   Raises:
     ValueError: one line that names the numbers and the fix.
   """
-  if prompts.size == 0:
+  if prompt_lengths.size == 0:
     raise ValueError("there is no prompt: give at least one")
-  if prompts.min() < 1:
+  if prompt_lengths.min() < 1:
     raise ValueError(
-      f"prompt {int(prompts.argmin())} is empty: give at least one token"
+      f"prompt {int(prompt_lengths.argmin())} is empty: give at least one token"
     )
-  longest = int((prompts + limits).max())
+  longest = int((prompt_lengths + limits).max())
   if longest > max_position:
     raise ValueError(
       f"prompt and answer need {longest} positions but the model has "

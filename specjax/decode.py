@@ -91,7 +91,7 @@ def start(
 ) -> types.DecodeState:
   """A state that has read the prompts [B, N]; compiled."""
   state = prefill_lib.init_state(
-    target, drafter, policy, keys, sampling, capacity
+    target, drafter, policy, keys, sampling, capacity, chunk
   )
   return prefill_lib.prefill(
     target, drafter, state, prompt, prompt_lengths, stop.limit, chunk

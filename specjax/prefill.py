@@ -29,6 +29,7 @@ def init_state(
   keys: jax.Array,
   sampling: sampling_lib.Sampling,
   capacity: int,
+  chunk: int = CHUNK,
 ) -> types.DecodeState:
   """A state without tokens for rows of the given keys [B].
 
@@ -39,11 +40,12 @@ def init_state(
     keys: one a row (`streams.row_keys`).
     sampling: says whether tokens must be counted.
     capacity: S, token slots of a row.
+    chunk: width of a prompt chunk.
   """
   batch = keys.shape[0]
   rows = jnp.zeros((batch,), jnp.int32)
   slots = jnp.zeros((batch, capacity), jnp.int32)
-  block = max(CHUNK, drafter.num_nodes + 1)
+  block = max(chunk, drafter.num_nodes + 1)
   history = None
   if sampling.needs_history:
     history = sampling_lib.init_history(slots, rows, target.vocab_size)

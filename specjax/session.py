@@ -13,6 +13,7 @@ from specjax import cache as cache_lib
 from specjax import decode, stopping, streams, tokenizers, types
 from specjax import sampling as sampling_lib
 from specjax.answers import Generation, Method, Settings
+from specjax.drafters import draft_model
 
 SMALLEST_BUCKET = 128
 STOP_STRING_ROUNDS = 16  # rounds between two searches for stop strings
@@ -30,6 +31,8 @@ def bucket(
   positions and a block.
   """
   stopping.check_limit(settings.max_new_tokens)
+  if not ids:
+    raise ValueError("there is no prompt: give at least one")
   longest = max(len(row) for row in ids) + settings.max_new_tokens
   size = SMALLEST_BUCKET
   while size < longest + method.block:
@@ -51,6 +54,21 @@ class Session:
   """One batch of answers under way, or a conversation that is kept.
 
   Holds the newest state only: the compiled programs consume the one before.
+
+  Args:
+    model: the target.
+    tokenizer: its own.
+    method: drafter, verifier, policy.
+    settings: of the answers.
+    ids: one prompt a row.
+    indices: of the prompts in their file, which choose their random streams.
+    sampling: of these rows; None takes `settings.sampling`.
+    rows: of the batch; those without a prompt end at once.
+    capacity: token slots of a row, for all turns of a conversation; None is
+      the bucket of this turn alone.
+
+  Raises:
+    ValueError: one line that names the value and the fix.
   """
 
   def __init__(
@@ -66,20 +84,52 @@ class Session:
     rows: int | None = None,
     capacity: int | None = None,
   ):
-    rows = rows or len(ids)
+    rows = len(ids) if rows is None else rows
+    if isinstance(method.drafter, draft_model.DraftModel):
+      draft_model.check(model, method.drafter.model)
     self.model, self.tokenizer = model, tokenizer
     self.method, self.settings = method, settings
     self.policy = method.active_policy
     self.capacity = capacity or bucket(model, method, settings, ids)
-    if sampling is None:
-      sampling = sampling_lib.per_row(settings.sampling, len(ids))
-    self.sampling = _fill(sampling, rows)
+    sampling = settings.sampling if sampling is None else sampling
+    self.sampling = _fill(sampling_lib.per_row(sampling, len(ids)), rows)
     seeds, index = _fill(random_streams(settings, indices, len(ids)), rows)
     keys = streams.row_keys(seeds, index, jnp.zeros(rows, int))
     self._live = len(ids)
     self._cut = False  # an answer was cut after its drafter had seen more
     tokens, counts, self.stop = self._prompts(ids, rows)
     self._check(counts)
+    self._start(tokens, counts, keys)
+
+  def prefill(self, ids: Sequence[Sequence[int]]) -> None:
+    """Continues every conversation with further tokens, keeping its cache.
+
+    Raises:
+      ValueError: there is not one prompt a conversation, or they no longer fit
+        the capacity.
+    """
+    if len(ids) != self._live:
+      raise ValueError(
+        f"{len(ids)} prompts for {self._live} conversations: give one each"
+      )
+    state = self.state
+    tokens, counts, self.stop = self._prompts(ids, len(state.lengths))
+    self._check(np.asarray(state.lengths) + counts)
+    if not self._cut:
+      self._read(decode.prefill, state, tokens, counts, self.stop.limit)
+      return
+    # A drafter cannot forget what a stop string took back: all is read anew.
+    kept = [
+      row[:length]
+      for row, length in zip(*jax.device_get((state.tokens, state.lengths)))
+    ]
+    whole = [[*old, *new] for old, new in zip(kept, ids)]
+    tokens, counts, self.stop = self._prompts(whole, len(state.lengths))
+    self._start(tokens, counts, state.keys)
+    self.state = self.state.replace(round=state.round)
+    self._cut = False
+
+  def _start(self, tokens, counts, keys):
     self._read(
       decode.start,
       tokens,
@@ -90,20 +140,6 @@ class Session:
       self.stop,
       capacity=self.capacity,
     )
-
-  def prefill(self, ids: Sequence[Sequence[int]]) -> None:
-    """Continues every row with further prompt tokens, keeping its cache.
-
-    Raises:
-      ValueError: the conversation no longer fits the capacity.
-    """
-    tokens, counts, self.stop = self._prompts(ids, len(self.state.lengths))
-    self._check(np.asarray(self.state.lengths) + counts)
-    if self._cut:
-      drafter = self.method.drafter.init(len(counts), self.capacity)
-      self.state = self.state.replace(drafter=drafter)
-      self._cut = False
-    self._read(decode.prefill, self.state, tokens, counts, self.stop.limit)
 
   def _check(self, lengths):
     decode.check(
@@ -132,6 +168,8 @@ class Session:
     """
     if chunk is None:
       chunk = STOP_STRING_ROUNDS if self.settings.stop else self.capacity
+    if chunk < 1:
+      raise ValueError(f"chunk is {chunk} rounds: use 1 or more")
     while not np.all(self.state.done):
       begin = time.perf_counter()
       self.state = jax.block_until_ready(
@@ -161,7 +199,9 @@ class Session:
   def results(self) -> list[Generation]:
     """The answers so far."""
     state = jax.device_get(
-      self.state.replace(cache=None, drafter=None, keys=None, policy=None)
+      self.state.replace(
+        cache=None, drafter=None, keys=None, policy=None, history=None
+      )
     )
     return [self._result(state, row) for row in range(self._live)]
 
@@ -170,6 +210,12 @@ class Session:
     tokens = np.zeros((rows, self.capacity), np.int32)
     counts = np.ones(rows, np.int32)
     for row, prompt in enumerate(ids):
+      wrong = [t for t in prompt if not 0 <= t < self.model.vocab_size]
+      if wrong:
+        raise ValueError(
+          f"prompt {row} has token {wrong[0]}, but the model's ids are 0 to "
+          f"{self.model.vocab_size - 1}: use its own tokenizer"
+        )
       prompt = prompt[: self.capacity]  # `check` refuses a longer one
       tokens[row, : len(prompt)] = prompt
       counts[row] = len(ids[row])
@@ -190,10 +236,14 @@ class Session:
       (state.tokens, state.lengths, state.prompt_lengths)
     )
     ends = np.full(lengths.shape, -1)
+    hidden = self.tokenizer.special_ids  # Not in the text, so not searched.
     for row in range(self._live):
-      answer = tokens[row, starts[row] : lengths[row]]
+      answer = tokens[row, starts[row] : lengths[row]].tolist()
       kept = stopping.string_end(
-        [self.tokenizer.token_bytes(int(token)) for token in answer],
+        [
+          b"" if token in hidden else self.tokenizer.token_bytes(token)
+          for token in answer
+        ],
         [text.encode() for text in self.settings.stop],
       )
       if kept is not None:

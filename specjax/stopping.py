@@ -17,6 +17,8 @@ import numpy as np
 
 from specjax import sampling, types
 
+_ANY_ID, _PROMPT, _NO_ID = -1, -2, -3  # stand-ins for ids, none equal
+
 
 class Reason(enum.IntEnum):
   """Why a row ended."""
@@ -47,9 +49,11 @@ def make_stop(
     check_limit(int(value))
   if any(len(s) == 0 for s in sequences):
     raise ValueError("a stop sequence is empty: give at least one token id")
-  longest = max((len(s) for s in sequences), default=0)
-  padded = np.full((len(sequences), longest), -1, np.int32)
-  for row, sequence in zip(padded, sequences, strict=True):
+  # Powers of two, so that few programs serve all sets of sequences.
+  longest = _power_of_two(max((len(s) for s in sequences), default=0))
+  padded = np.full((_power_of_two(len(sequences)), longest), _NO_ID, np.int32)
+  for row, sequence in zip(padded, sequences):
+    row[:] = _ANY_ID
     row[longest - len(sequence) :] = sequence
   # A fixed width, so that models with one or three EOS ids share a trace.
   ids = np.full((max(4, len(eos)),), -1, np.int32)
@@ -57,6 +61,11 @@ def make_stop(
   return types.Stop(
     jnp.asarray(ids), jnp.asarray(limit, jnp.int32), jnp.asarray(padded)
   )
+
+
+def _power_of_two(n: int) -> int:
+  """The smallest power of two that is at least n; 0 for none."""
+  return 1 << (n - 1).bit_length() if n else 0
 
 
 def check_limit(max_new_tokens: int) -> None:
@@ -116,6 +125,8 @@ def end_rows(state: types.DecodeState, ends: jax.Array) -> types.DecodeState:
   return state.replace(
     lengths=lengths,
     done=state.done | hit,
+    # As if the later rounds had not been: their random numbers are unused.
+    round=state.round - (state.stats.rounds - stats.rounds),
     reason=jnp.where(hit & ~is_eos, Reason.STOP, state.reason),
     history=history,
     cache=state.cache.replace(
@@ -179,11 +190,11 @@ def _ends_sequence(tokens, state, sequences):
   before = state.lengths[:, None] + jnp.arange(1 - length, 0)[None]
   answer = before >= state.prompt_lengths[:, None]
   earlier = jnp.take_along_axis(state.tokens, jnp.maximum(before, 0), axis=1)
-  # -2 equals no id and no padding.
-  row = jnp.concatenate([jnp.where(answer, earlier, -2), tokens], axis=1)
+  earlier = jnp.where(answer, earlier, _PROMPT)
+  row = jnp.concatenate([earlier, tokens], axis=1)
   steps = jnp.arange(tokens.shape[1])
   index = steps[:, None] + jnp.arange(length)[None]
   windows = row[:, index]  # [B, P, L]
   sequences = sequences[None, None]  # [1, 1, Q, L]
-  same = (windows[:, :, None] == sequences) | (sequences == -1)
+  same = (windows[:, :, None] == sequences) | (sequences == _ANY_ID)
   return jnp.any(jnp.all(same, axis=-1), axis=-1)

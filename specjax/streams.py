@@ -25,6 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 SAMPLE, DRAFT, ACCEPT, RESIDUAL = range(4)
+# Stated, not the process's default: others depend on what is drawn together.
+PRNG = "threefry2x32"
 
 
 def row_keys(
@@ -39,7 +41,7 @@ def row_keys(
   """
 
   def one(seed, index, sample):
-    key = jax.random.fold_in(jax.random.key(seed), index)
+    key = jax.random.fold_in(jax.random.key(seed, impl=PRNG), index)
     return jax.random.fold_in(key, sample)
 
   indices = jnp.asarray(indices)

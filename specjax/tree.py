@@ -65,8 +65,8 @@ def truncate(draft: types.Draft, length: jax.Array) -> types.Draft:
 def narrow(draft: types.Draft, nodes: int) -> types.Draft:
   """The first `nodes` slots alone, for rounds whose count fits them.
 
-  A chain stays a chain; of a tree only the empty rest is one, so a tree is cut
-  to nothing or not at all.
+  A chain stays a chain; of a tree only its first node is one, whose parent is
+  the root, so a tree is cut to one node or none, or not at all.
   """
   if nodes == draft.tokens.shape[1]:
     return draft
@@ -84,7 +84,7 @@ def widths(draft: types.Draft, wanted: Sequence[int]) -> list[int]:
   """Node counts to compile a round for, ascending; T is the last."""
   nodes = draft.tokens.shape[1]
   narrower = [
-    w for w in sorted(wanted) if w < nodes and (draft.is_chain or w == 0)
+    w for w in sorted(wanted) if w < nodes and (draft.is_chain or w <= 1)
   ]
   return [*narrower, nodes]
 

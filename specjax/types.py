@@ -10,7 +10,7 @@ E EOS ids, Q stop sequences.
 The block. One round verifies a block of W = T + 1 slots. Slot 0 is the root:
 the last committed token, which the target's cache does not hold yet (so
 cache.lengths == lengths - 1). Drafted node i sits in slot i + 1 and `parents`
-hold slots, so a chain has parents 0, 1, 2, ... Parents come before children,
+hold slots, so a chain has parents 0, 1, 2, ... Nodes come breadth first,
 siblings stand in draw order, and the first `count` nodes are valid. Plain
 decoding is the empty draft.
 """
@@ -178,6 +178,8 @@ class Model(Protocol):
 
   @property
   def vocab_size(self) -> int: ...  # V, the width of the logits
+  @property
+  def num_tokens(self) -> int: ...  # ids that get probability, the first ones
   @property
   def max_position(self) -> int: ...  # positions it was made for
 

@@ -196,6 +196,7 @@ class Letters:
 
   bos_id = None
   chat_template = None
+  special_ids = frozenset()
 
   def __init__(self, texts: Sequence[str], eos_ids: tuple[int, ...] = ()):
     self.texts, self.eos_ids = tuple(texts), eos_ids

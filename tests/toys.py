@@ -64,6 +64,10 @@ class Table(struct.PyTreeNode):
   def vocab_size(self) -> int:
     return self.table.shape[-1]
 
+  @property
+  def num_tokens(self) -> int:
+    return self.vocab_size
+
   def __call__(
     self, tokens, cache, positions=None, mask=None, features=None
   ) -> types.Output:

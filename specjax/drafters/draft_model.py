@@ -5,7 +5,6 @@
 Axis letters: B batch, C catch-up width, T drafted tokens, V vocabulary.
 """
 
-from typing import Any
 
 from absl import logging
 from flax import struct
@@ -123,7 +122,7 @@ class DraftModel(struct.PyTreeNode):
     """Feeds committed tokens the cache lacks; logits [B, V] after the last.
 
     A row that lacks nothing steps back one token: its logits are needed, and a
-    fed token cannot be asked again. Each row's schedule depends on itself only.
+    fed token cannot be asked again.
     """
     end = jnp.minimum(context.lengths, self.model.max_position)
     cache = cache.replace(lengths=jnp.minimum(cache.lengths, end - 1))
@@ -159,7 +158,7 @@ def _fit(logits: jax.Array, vocab: int) -> jax.Array:
   return jnp.pad(logits, ((0, 0), (0, missing)), constant_values=-jnp.inf)
 
 
-def check(target: Any, draft: Any) -> None:
+def check(target: types.Model, draft: types.Model) -> None:
   """Refuses a draft model of another vocabulary.
 
   Raises:

@@ -54,13 +54,13 @@ class Linear(nn.Module):
   features: int
 
   @nn.compact
-  def __call__(self, x):
+  def __call__(self, x, dtype=None):
     shape = (x.shape[-1], self.features)
     kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
     # Rows of all sequences go through one product, so weights are read once.
-    return (x.reshape(-1, shape[0]) @ kernel).reshape(
-      *x.shape[:-1], self.features
-    )
+    flat = x.reshape(-1, shape[0])
+    y = jnp.matmul(flat, kernel, preferred_element_type=dtype)
+    return y.reshape(*x.shape[:-1], self.features)
 
 
 def rope_angles(

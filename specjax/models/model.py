@@ -51,7 +51,9 @@ class Model(struct.PyTreeNode):
         f"the tokenizer has {num_tokens} ids but the model's embedding only "
         f"{config.vocab_size} rows: use the tokenizer that belongs to it"
       )
-    return cls(params, config, num_tokens or config.vocab_size)
+    if num_tokens is None:
+      num_tokens = config.vocab_size
+    return cls(params, config, num_tokens)
 
   @classmethod
   def init(

@@ -119,7 +119,7 @@ class Transformer(nn.Module):
         preferred_element_type=jnp.float32,
       )
     else:
-      logits = self.output(hidden)
+      logits = self.output(hidden, jnp.float32)
     return logits.astype(jnp.float32)
 
   def init_parameters(self, tokens, cache):

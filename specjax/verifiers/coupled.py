@@ -55,8 +55,7 @@ class Coupled:
 class DepthNoise(struct.PyTreeNode):
   """Gumbel noise of a round, one vector a depth.
 
-  A function of keys until `verify` says how long the vectors are: the compiler
-  then draws each where it is added, and no array of noise is kept.
+  A function of keys until `verify` says how long the vectors are.
   """
 
   streams: streams_lib.Streams
