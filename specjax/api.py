@@ -45,7 +45,7 @@ def encode(
       for p in prompts
     ]
   # All chats at once: each call of the template sandbox has its price.
-  chats = [p for p in prompts if isinstance(p[0], Mapping)]
+  chats: list[Any] = [p for p in prompts if isinstance(p[0], Mapping)]
   encoded = iter(tokenizer.encode_chats(chats) if chats else [])
   return [_ids(tokenizer, prompt, encoded) for prompt in prompts]
 
@@ -106,7 +106,9 @@ def generate(
     max_new_tokens,
     stop if isinstance(stop, str) else tuple(stop),
     _sequences(stop_tokens),
-    seed=int(seed) if np.ndim(seed) == 0 else tuple(seed),
+    seed=tuple(np.asarray(seed).tolist())
+    if np.ndim(seed)
+    else np.asarray(seed).item(),
   )
   ids = encode(tokenizer, _as_list(prompts))
   batch_size = len(ids) if batch_size is None else batch_size

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrong calls of the Python API end in one line, before anything runs."""
 
+from typing import Any, cast
+
 from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
@@ -12,21 +14,22 @@ from specjax import decode, stopping, streams
 from tests import decoding, toys
 
 TARGET = toys.tiny(0)
-LETTERS = decoding.Letters([f"{i:02d} " for i in range(toys.TINY_VOCAB)])
+LETTERS: Any = decoding.Letters([f"{i:02d} " for i in range(toys.TINY_VOCAB)])
 SAMPLED = specjax.Sampling(temperature=1.0)
 
 
 def generate(prompts, **options):
-  options = {"max_new_tokens": 6, **options}
+  options: dict[str, Any] = {"max_new_tokens": 6, **options}
   return specjax.generate(TARGET, LETTERS, prompts, **options)
 
 
 def session(prompts, method=None, **settings):
+  settings: dict[str, Any] = {"max_new_tokens": 6, **settings}
   return specjax.Session(
     TARGET,
     LETTERS,
     method or specjax.Method(),
-    specjax.Settings(**{"max_new_tokens": 6, **settings}),
+    specjax.Settings(**settings),
     prompts,
     capacity=128,
   )
@@ -140,7 +143,7 @@ class ValuesTest(absltest.TestCase):
     with self.assertRaisesRegex(ValueError, "chains only"):
       decode.check(
         TARGET,
-        _Fork(),
+        cast(Any, _Fork()),
         specjax.Rejection(),
         np.array([1]),
         stopping.make_stop([], [1]),

@@ -5,7 +5,6 @@
 Axis letters: B batch, C catch-up width, T drafted tokens, V vocabulary.
 """
 
-
 from absl import logging
 from flax import struct
 import jax
