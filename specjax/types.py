@@ -100,7 +100,7 @@ class View(struct.PyTreeNode):
 
 
 class Stop(struct.PyTreeNode):
-  """When a row ends. Data, so one trace serves all.
+  """When a row ends; data, so one trace serves all (sequences are padded).
 
   Attributes:
     eos: ids that end a row, padded with -1.
