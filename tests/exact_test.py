@@ -231,5 +231,18 @@ def _run(target, drafter, verifier, seed):
   return np.asarray(state.tokens[:, 1 : 1 + TOKENS])
 
 
+class EagerNoiseTest(absltest.TestCase):
+  def test_noise_drawn_too_early_is_named(self):
+    class Eager(coupled.Coupled):
+      def draw(self, streams, lengths, draft):
+        zeros = jnp.zeros_like(lengths)
+        return streams.gumbel(0, lengths, zeros, 4)
+
+    uniform = lambda prefix: np.full((len(prefix), 4), np.log(0.25))
+    drafts = exact.honest(uniform)
+    with self.assertRaisesRegex(ValueError, "hand on the streams"):
+      exact.law(Eager(), uniform, drafts, [1], 1)
+
+
 if __name__ == "__main__":
   absltest.main()

@@ -54,6 +54,12 @@ class Places:
     )
     return Place(tuple(index), positions.shape[1:])
 
+  def gumbel(self, tag, positions, slots, vocab):
+    raise ValueError(
+      "noise drawn in `draw` cannot be enumerated: hand on the streams and "
+      "draw in `verify`, as coupled.DepthNoise does"
+    )
+
 
 @dataclasses.dataclass(frozen=True)
 class NoiseTable:
