@@ -6,6 +6,7 @@ Tests see one CPU device: width and invariance tests depend on it. A test that
 needs a mesh starts a process of its own with as many devices as it wants.
 """
 
+import gc
 import os
 import pathlib
 
@@ -41,3 +42,16 @@ def real_model_path() -> pathlib.Path:
   from specjax.models import sources
 
   return sources.resolve(DEFAULT_MODEL).path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _free_programs():
+  """Drops compiled programs after each test module.
+
+  A program keeps some tens of memory mappings. One process that holds those of
+  all modules reaches Linux' usual limit (65,530 mappings), and the next program
+  to be loaded then ends it with a segmentation fault.
+  """
+  yield
+  jax.clear_caches()
+  gc.collect()
