@@ -195,7 +195,7 @@ class GgufTest(parameterized.TestCase):
   def test_rope_factors_of_another_head_size_are_refused(self):
     factors = np.ones(3, np.float32)
     path = self.rewrite(lambda t: t.update({"rope_freqs.weight": factors}))
-    with self.assertRaisesRegex(ValueError, "3 rope factors for head_dim 8"):
+    with self.assertRaisesRegex(ValueError, "3 rope factors for 8 rotated"):
       gguf.load(path)
 
   @parameterized.parameters(

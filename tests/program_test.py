@@ -260,12 +260,18 @@ class AttentionCostTest(parameterized.TestCase):
     k, v = (normal(self.B, longest, self.K, self.H) for _ in range(2))
     pad = ((0, 0), (0, max(0, capacity - longest)), (0, 0), (0, 0))
     k, v = (jnp.pad(x, pad)[:, :capacity] for x in (k, v))
-    return q, k, v, jnp.asarray(lengths, jnp.int32), None
+    lengths = jnp.asarray(lengths, jnp.int32)
+    positions = lengths[:, None] + jnp.arange(self.T)[None]
+    return q, k, v, lengths, positions
+
+  def attend(self, *arguments, window=None):
+    scale = self.H**-0.5
+    return layers.attend(*arguments, None, scale=scale, window=window)
 
   def test_the_cache_is_read_in_key_blocks_alone(self):
     capacity = 4096
     arguments = self.inputs(capacity, [100, 7])
-    jaxpr = jax.make_jaxpr(layers.attend)(*arguments).jaxpr
+    jaxpr = jax.make_jaxpr(self.attend)(*arguments).jaxpr
     containers = ("while", "jit", "pjit", "closed_call")
     slices = 0
     for equation in equations(jaxpr):
@@ -281,20 +287,20 @@ class AttentionCostTest(parameterized.TestCase):
 
   def test_blocks_past_the_longest_row_are_not_read(self):
     """A NaN value would spoil a row even with weight 0, were it read."""
-    q, k, v, lengths, mask = self.inputs(512, [100, 7])
-    clean = layers.attend(q, k, v, lengths, mask)
+    q, k, v, *rest = self.inputs(512, [100, 7])
+    clean = self.attend(q, k, v, *rest)
     used = -(-(100 + self.T) // layers.KEY_BLOCK) * layers.KEY_BLOCK
     poisoned = v.at[:, used:].set(jnp.nan)
-    out = jax.jit(layers.attend)(q, k, poisoned, lengths, mask)
+    out = jax.jit(self.attend)(q, k, poisoned, *rest)
     np.testing.assert_allclose(out, clean, atol=1e-6)
     # One slot earlier belongs to a block that is read.
     poisoned = v.at[:, used - 1].set(jnp.nan)
-    out = jax.jit(layers.attend)(q, k, poisoned, lengths, mask)
+    out = jax.jit(self.attend)(q, k, poisoned, *rest)
     self.assertTrue(np.isnan(out).any())
 
   @parameterized.parameters(64, 511, 512, 4096)
   def test_capacity_changes_nothing(self, capacity):
-    attend = jax.jit(layers.attend)
+    attend = jax.jit(self.attend)
     lengths = [40, 7]
     expected = attend(*self.inputs(512, lengths))
     out = attend(*self.inputs(capacity, lengths))
@@ -302,7 +308,7 @@ class AttentionCostTest(parameterized.TestCase):
 
   @parameterized.parameters(0, 60, 61, 300)
   def test_neighbours_length_changes_nothing(self, neighbour):
-    attend = jax.jit(layers.attend)
+    attend = jax.jit(self.attend)
     expected = attend(*self.inputs(512, [100, 7]))
     out = attend(*self.inputs(512, [100, neighbour]))
     np.testing.assert_array_equal(out[0], expected[0])

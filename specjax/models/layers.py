@@ -1,19 +1,22 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of a decoder: norm, rotary positions, cached attention, gated MLP.
+"""Layers of a decoder: norms, matrices, rotary positions, cached attention.
 
 Axis letters: B batch, T block width, U visible recent slots, S cache slots,
 C slots of a key block, N query heads, K kv heads, G query heads a kv head,
-H head size, D model width.
+H head size.
 """
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from specjax import cache as cache_lib
-
 KEY_BLOCK = 64  # cache slots an attention step reads; measured best on CPU
+ACTIVATIONS = {
+  "silu": nn.silu,
+  "gelu": lambda x: nn.gelu(x, approximate=False),
+  "gelu_tanh": lambda x: nn.gelu(x, approximate=True),
+}
 # A finite start for the running maximum: exp(-inf - -inf) would be NaN where a
 # whole key block is masked.
 LOWEST = -1e30
@@ -35,9 +38,13 @@ def pairwise_sum(x: jax.Array) -> jax.Array:
 
 
 class RMSNorm(nn.Module):
-  """Root mean square norm with a scale, computed in float32."""
+  """Root mean square norm of the last axis, computed in float32.
+
+  The factor is `offset` plus the stored scale.
+  """
 
   eps: float
+  offset: float = 0.0
 
   @nn.compact
   def __call__(self, x):
@@ -45,13 +52,44 @@ class RMSNorm(nn.Module):
     y = x.astype(jnp.float32)
     mean = pairwise_sum(y * y)[..., None] / y.shape[-1]
     y = y * jax.lax.rsqrt(mean + self.eps)
-    return (y * scale.astype(jnp.float32)[None, None]).astype(x.dtype)
+    scale = scale.astype(jnp.float32)
+    if self.offset:
+      scale = self.offset + scale
+    return (y * _at_last(scale, y.ndim)).astype(x.dtype)
+
+
+class LayerNorm(nn.Module):
+  """Norm of mean 0 and variance 1 with scale and bias, in float32."""
+
+  eps: float
+
+  @nn.compact
+  def __call__(self, x):
+    scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+    bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
+    y = x.astype(jnp.float32)
+    y = y - pairwise_sum(y)[..., None] / y.shape[-1]
+    variance = pairwise_sum(y * y)[..., None] / y.shape[-1]
+    y = y * jax.lax.rsqrt(variance + self.eps)
+    scale = _at_last(scale.astype(jnp.float32), y.ndim)
+    bias = _at_last(bias.astype(jnp.float32), y.ndim)
+    return (y * scale + bias).astype(x.dtype)
+
+
+def _at_last(vector, ndim):
+  """A vector as the last of `ndim` axes."""
+  return vector.reshape((1,) * (ndim - 1) + (-1,))
 
 
 class Linear(nn.Module):
-  """x @ kernel with kernel [in, out]: the faster order for few rows on CPU."""
+  """x @ kernel with kernel [in, out]: the faster order for few rows on CPU.
+
+  An 8-bit kernel is multiplied as it is; its scales [out] follow the product.
+  """
 
   features: int
+  bias: bool = False
+  int8: bool = False
 
   @nn.compact
   def __call__(self, x, dtype=None):
@@ -59,18 +97,63 @@ class Linear(nn.Module):
     kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
     # Rows of all sequences go through one product, so weights are read once.
     flat = x.reshape(-1, shape[0])
-    y = jnp.matmul(flat, kernel, preferred_element_type=dtype)
+    y = jnp.matmul(flat, kernel.astype(x.dtype), preferred_element_type=dtype)
+    if self.int8:
+      scale = self.param("int8_scale", nn.initializers.ones, (self.features,))
+      y = y * scale.astype(y.dtype)[None]
+    if self.bias:
+      bias = self.param("bias", nn.initializers.zeros, (self.features,))
+      y = y + bias.astype(y.dtype)[None]
     return y.reshape(*x.shape[:-1], self.features)
 
 
-def rope_angles(
-  positions: jax.Array, head_dim: int, theta: float, factors: tuple | None
-) -> jax.Array:
-  """Rotation angles [B, T, H/2] float32 of positions [B, T].
+class Embedding(nn.Module):
+  """Rows of tokens, and the output matrix of tied models."""
 
-  `factors` divide the frequency of each pair (llama3 scaling).
+  vocab_size: int
+  embed_dim: int
+  int8: bool = False
+
+  def setup(self):
+    shape = (self.vocab_size, self.embed_dim)
+    self.embedding = self.param(
+      "embedding",
+      nn.initializers.variance_scaling(1, "fan_in", "normal"),
+      shape,
+    )
+    if self.int8:
+      ones = nn.initializers.ones
+      self.int8_scale = self.param("int8_scale", ones, (self.vocab_size,))
+
+  def __call__(self, tokens):
+    rows = jnp.take(self.embedding, tokens, axis=0)
+    if not self.int8:
+      return rows
+    scale = jnp.take(self.int8_scale, tokens, axis=0)[..., None]
+    return rows.astype(scale.dtype) * scale
+
+  def unembed(self, hidden):
+    """Logits [..., V] float32."""
+    logits = jnp.einsum(
+      "...d,vd->...v",
+      hidden,
+      self.embedding.astype(hidden.dtype),
+      preferred_element_type=jnp.float32,
+    )
+    if self.int8:
+      scale = self.int8_scale.astype(jnp.float32)
+      logits = logits * _at_last(scale, logits.ndim)
+    return logits
+
+
+def rope_angles(
+  positions: jax.Array, channels: int, theta: float, factors: tuple | None
+) -> jax.Array:
+  """Rotation angles [B, T, R/2] float32 of positions [B, T], R channels.
+
+  `factors` divide the frequency of each pair (llama3 and linear scaling).
   """
-  exponent = jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim
+  exponent = jnp.arange(0, channels, 2, dtype=jnp.float32) / channels
   frequency = 1.0 / theta**exponent
   if factors is not None:
     frequency = frequency / jnp.asarray(factors, jnp.float32)
@@ -78,12 +161,16 @@ def rope_angles(
 
 
 def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
-  """Rotates x [B, T, heads, H]; pair i is (i, i + H/2)."""
+  """Rotates channels of x [B, T, heads, H] by angles [B, T, R/2].
+
+  The first R channels turn, in pairs (i, i + R/2).
+  """
   cos = jnp.cos(angles)[:, :, None]
   sin = jnp.sin(angles)[:, :, None]
-  a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  turned = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-  return turned.astype(x.dtype)
+  half = angles.shape[-1]
+  a, b, rest = jnp.split(x.astype(jnp.float32), [half, 2 * half], axis=-1)
+  parts = [a * cos - b * sin, b * cos + a * sin, rest]
+  return jnp.concatenate(parts, axis=-1).astype(x.dtype)
 
 
 def attend(
@@ -91,7 +178,11 @@ def attend(
   k: jax.Array,
   v: jax.Array,
   lengths: jax.Array,
+  positions: jax.Array,
   mask: jax.Array | None,
+  *,
+  scale: float,
+  window: int | None = None,
 ) -> jax.Array:
   """Attention of a block over the used part of a cache, [B, T, N, H].
 
@@ -105,12 +196,19 @@ def attend(
     k: [B, S, K, H] with the block already written at `lengths`.
     v: the same shape.
     lengths: [B] committed slots.
+    positions: [B, U] of the last U slots; earlier slots have their index.
     mask: [B, T, U] which of the last U slots a token sees; None is causal.
+    scale: factor of the scores.
+    window: positions a token sees, itself counted; None is all. Key blocks
+      that lie before the window of every row are not read.
   """
   B, T, N, H = q.shape
   S, K = k.shape[1:3]
   C = min(KEY_BLOCK, S)
-  q = q.reshape(B, T, K, N // K, H).astype(jnp.float32) * H**-0.5
+  q = q.reshape(B, T, K, N // K, H).astype(jnp.float32) * scale
+  first = 0
+  if window is not None:
+    first = jnp.maximum(jnp.min(lengths) + 1 - window, 0) // C
   blocks = jnp.minimum((jnp.max(lengths) + T + C - 1) // C, -(-S // C))
 
   def body(j, carry):
@@ -125,6 +223,8 @@ def attend(
     # add in another order.
     scores = jnp.einsum("btkgh,bckh->bktgc", q, keys.astype(jnp.float32))
     seen = _visible(slots[None, None], lengths, T, mask)
+    if window is not None:
+      seen = seen & _within(slots[None], lengths, T, positions, window)
     seen = seen & (slots >= j * C)[None, None]
     scores = jnp.where(seen[:, None, :, None], scores, -jnp.inf)
     new_top = jnp.maximum(top, jnp.max(scores, axis=-1))
@@ -137,7 +237,7 @@ def attend(
   heads = (B, K, T, N // K)
   zeros = jnp.zeros((*heads, H))
   carry = (jnp.full(heads, LOWEST), zeros[..., 0], zeros)
-  _, total, acc = jax.lax.fori_loop(0, blocks, body, carry)
+  _, total, acc = jax.lax.fori_loop(first, blocks, body, carry)
   out = acc / total[..., None]
   return out.transpose(0, 2, 1, 3, 4).reshape(B, T, N, H)
 
@@ -154,35 +254,10 @@ def _visible(slots, lengths, block, mask):
   return (column < 0) | (inside & (column < recent))
 
 
-class Attention(nn.Module):
-  """Grouped-query attention that appends its block to one layer of a cache."""
-
-  num_heads: int
-  num_kv_heads: int
-  head_dim: int
-  layer: int
-
-  @nn.compact
-  def __call__(self, x, angles, cache: cache_lib.KVCache, mask):
-    N, K, H = self.num_heads, self.num_kv_heads, self.head_dim
-    B, T, D = x.shape
-    q = Linear(N * H, name="query")(x).reshape(B, T, N, H)
-    k = Linear(K * H, name="key")(x).reshape(B, T, K, H)
-    v = Linear(K * H, name="value")(x).reshape(B, T, K, H)
-    cache = cache.append(self.layer, rotate(k, angles), v)
-    keys, values = cache.layers[self.layer]
-    out = attend(rotate(q, angles), keys, values, cache.lengths, mask)
-    out = out.reshape(B, T, N * H).astype(x.dtype)
-    return Linear(D, name="output")(out), cache
-
-
-class MLP(nn.Module):
-  """SiLU-gated MLP."""
-
-  mlp_dim: int
-
-  @nn.compact
-  def __call__(self, x):
-    gate = Linear(self.mlp_dim, name="gate")(x)
-    up = Linear(self.mlp_dim, name="up")(x)
-    return Linear(x.shape[-1], name="down")(nn.silu(gate) * up)
+def _within(slots, lengths, block, positions, window):
+  """[B, T, C]: whether cache `slots` [1, C] are near enough in position."""
+  recent = positions.shape[-1]
+  column = slots - (lengths + block - recent)[:, None]  # [B, C]
+  near = jnp.take_along_axis(positions, jnp.clip(column, 0, recent - 1), axis=1)
+  keys = jnp.where(column < 0, slots, near)
+  return keys[:, None] > positions[:, -block:, None] - window

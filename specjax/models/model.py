@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from specjax import cache as cache_lib
-from specjax import types
+from specjax import sharding, types
 from specjax.models import transformer
 
 
@@ -27,12 +27,14 @@ class Model(struct.PyTreeNode):
     num_tokens: ids the tokenizer knows. Rows of the embedding past it are
       padding, and their logits are -inf.
     feature_layers: layers whose outputs are joined in Output.features.
+    rules: which mesh axes hold its arrays; None is one device.
   """
 
   params: Any
   config: transformer.TransformerConfig = struct.field(pytree_node=False)
   num_tokens: int = struct.field(pytree_node=False)
   feature_layers: tuple[int, ...] = struct.field(pytree_node=False, default=())
+  rules: sharding.Rules | None = struct.field(pytree_node=False, default=None)
 
   @classmethod
   def from_params(
@@ -79,7 +81,8 @@ class Model(struct.PyTreeNode):
 
   @property
   def dtype(self):
-    return self.params["embed"]["embedding"].dtype
+    """Of activations and caches."""
+    return self.params["final_norm"]["scale"].dtype
 
   def __call__(
     self,
@@ -96,7 +99,7 @@ class Model(struct.PyTreeNode):
     if positions is None:
       positions = cache.lengths[:, None] + jnp.arange(width)[None]
     # Slots that are not valid may lie past the model's last position.
-    positions = jnp.minimum(positions[:, -width:], self.max_position - 1)
+    positions = jnp.minimum(positions, self.max_position - 1)
     hidden, features, cache = self._apply(
       "__call__", tokens, cache, positions, mask, self.feature_layers
     )
@@ -107,7 +110,14 @@ class Model(struct.PyTreeNode):
   ) -> cache_lib.KVCache:
     """An empty cache; see `types.Model`."""
     del block  # Full-length caches hold any block that the capacity holds.
-    return _init_cache(self.config, batch, capacity, self.dtype)
+    cache = _init_cache(self.config, batch, capacity, self.dtype)
+    slots = lambda x: sharding.constrain(
+      x, self.rules, "batch", None, "kv_heads", None
+    )
+    return cache.replace(
+      layers=jax.tree.map(slots, cache.layers),
+      lengths=sharding.constrain(cache.lengths, self.rules, "batch"),
+    )
 
   def embed(self, tokens: jax.Array) -> jax.Array:
     return self._apply("embed", tokens)
@@ -128,12 +138,17 @@ class Model(struct.PyTreeNode):
       )
     dropped = {f"layer_{i}" for i in range(layers, self.config.num_layers)}
     params = {k: v for k, v in self.params.items() if k not in dropped}
-    config = dataclasses.replace(self.config, num_layers=layers)
+    windows = self.config.windows
+    config = dataclasses.replace(
+      self.config,
+      num_layers=layers,
+      windows=None if windows is None else windows[:layers],
+    )
     kept = tuple(i for i in self.feature_layers if i < layers)
     return self.replace(params=params, config=config, feature_layers=kept)
 
   def _apply(self, method: str, *args) -> Any:
-    network = transformer.Transformer(self.config)
+    network = transformer.Transformer(self.config, self.rules)
     # Accelerators round float32 operands by default, by the shape of a product:
     # then a block's width would decide between close tokens.
     with jax.default_matmul_precision("highest"):

@@ -1,95 +1,45 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The parameters of a Llama-family model: paths, shapes, where they come from.
+"""From the tensors of a file to the parameters of a decoder.
 
 A checkpoint format gives its tensors by name (`weights.Stored`) and a table of
-names; this file knows which tensors there must be and in which shape, and
-refuses the whole checkpoint before the first one is read if it is not so.
+names; which there must be, and in which shape, follows from the configuration.
+A checkpoint that differs is refused as a whole, before a tensor is read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
-import math
 from typing import Any
 
 import jax
 import numpy as np
 
-from specjax.models import weights
+from specjax.models import int8, layout, weights
 from specjax.models.transformer import TransformerConfig
 
-Path = tuple[str, ...]
+Path = layout.Path
 
-# Far above any real head; keeps per-channel tables small for absurd files.
-MAX_HEAD_DIM = 1 << 14
-# Tensors of one layer: two norms, four of attention, three of the MLP.
-_TENSORS_PER_LAYER = 9
+Place = Callable[[Path, np.ndarray], jax.Array]
 
 
-def check_config(config: TransformerConfig, source: str) -> None:
-  """Refuses sizes that no model can have, before anything is allocated."""
-  for field in dataclasses.fields(config):
-    value = getattr(config, field.name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-      continue
-    if not (math.isfinite(value) and value > 0):
-      raise ValueError(
-        f"{source}: {field.name} is {value}, it must be positive"
-      )
-  if config.num_heads % config.num_kv_heads:
-    raise ValueError(
-      f"{source}: num_heads {config.num_heads} is not a multiple of "
-      f"num_kv_heads {config.num_kv_heads}"
-    )
-  if config.head_dim % 2 or config.head_dim > MAX_HEAD_DIM:
-    raise ValueError(
-      f"{source}: head_dim {config.head_dim} must be even, for rotary "
-      f"positions, and at most {MAX_HEAD_DIM}"
-    )
-  factors = config.rope_factors
-  if factors is None:
-    return
-  if len(factors) != config.head_dim // 2:
-    raise ValueError(
-      f"{source}: {len(factors)} rope factors for head_dim "
-      f"{config.head_dim}, there must be {config.head_dim // 2}"
-    )
-  if not all(math.isfinite(f) and f > 0 for f in factors):
-    raise ValueError(f"{source}: rope factors must be positive and finite")
+@dataclasses.dataclass(frozen=True)
+class Fused:
+  """Query, key and value in one stored tensor, each of as many heads.
 
+  Attributes:
+    name: of the tensor.
+    by_head: its rows are query, key and value of one head after the other; else
+      all of query, all of key, all of value.
+  """
 
-def parameter_shapes(config: TransformerConfig) -> dict[Path, tuple[int, ...]]:
-  """Path and shape of every parameter; matrices are [inputs, outputs]."""
-  width, mlp = config.embed_dim, config.mlp_dim
-  heads = config.num_heads * config.head_dim
-  kv_heads = config.num_kv_heads * config.head_dim
-  layer = {
-    ("attention_norm", "scale"): (width,),
-    ("attention", "query", "kernel"): (width, heads),
-    ("attention", "key", "kernel"): (width, kv_heads),
-    ("attention", "value", "kernel"): (width, kv_heads),
-    ("attention", "output", "kernel"): (heads, width),
-    ("mlp_norm", "scale"): (width,),
-    ("mlp", "gate", "kernel"): (width, mlp),
-    ("mlp", "up", "kernel"): (width, mlp),
-    ("mlp", "down", "kernel"): (mlp, width),
-  }
-  shapes: dict[Path, tuple[int, ...]] = {
-    ("embed", "embedding"): (config.vocab_size, width),
-    ("final_norm", "scale"): (width,),
-  }
-  for index in range(config.num_layers):
-    for path, shape in layer.items():
-      shapes[(f"layer_{index}", *path)] = shape
-  if not config.tie_embeddings:
-    shapes[("unembed", "kernel")] = (width, config.vocab_size)
-  return shapes
+  name: str
+  by_head: bool
 
 
 def stored_names(
-  paths: Iterable[Path], table: Mapping[Path, str]
+  paths: Iterable[Path], table: Mapping[Path, str | Fused]
 ) -> dict[Path, str]:
-  """The file's name of each parameter.
+  """The file's name of each parameter's tensor.
 
   Args:
     paths: parameter paths.
@@ -98,22 +48,24 @@ def stored_names(
   """
   names = {}
   for path in paths:
-    head, *rest = path
-    if head.startswith("layer_"):
-      name = table[tuple(rest)].format(layer=head.removeprefix("layer_"))
-    else:
-      name = table[path]
-    names[path] = name
+    entry = table[_table_path(path)]
+    name = entry.name if isinstance(entry, Fused) else entry
+    names[path] = name.format(layer=path[0].removeprefix("layer_"))
   return names
+
+
+def _table_path(path: Path) -> Path:
+  return path[1:] if path[0].startswith("layer_") else path
 
 
 def load_params(
   config: TransformerConfig,
   tensors: Mapping[str, weights.Stored],
-  table: Mapping[Path, str],
+  table: Mapping[Path, str | Fused],
   dtype: np.dtype,
   source: str,
   interleaved: bool = False,
+  place: Place = lambda path, array: jax.device_put(array),
 ) -> dict[str, Any]:
   """Reads all parameters of a model.
 
@@ -121,41 +73,72 @@ def load_params(
     config: sizes; every tensor's shape must follow from them.
     tensors: what the file holds; a name that no parameter has is an error.
     table: the file's names, see `stored_names`.
-    dtype: of the result.
+    dtype: of the result; 8-bit matrices (`config.quantization`) apart.
     source: what error messages call the file.
     interleaved: query and key rows come in pairs (2i, 2i + 1) of a rotation
       instead of (i, i + head_dim / 2), and are put back.
+    place: puts a parameter on its devices.
 
   Returns:
     The parameter tree of `Transformer`, jax arrays.
   """
-  check_config(config, source)
-  if config.num_layers * _TENSORS_PER_LAYER > len(tensors):
+  layout.check_config(config, source)
+  needed = len(set(stored_names(layout.layer_shapes(config), table).values()))
+  if config.num_layers * needed > len(tensors):
     raise ValueError(
       f"{source}: {config.num_layers} layers need "
-      f"{config.num_layers * _TENSORS_PER_LAYER} tensors, it holds "
-      f"{len(tensors)}"
+      f"{config.num_layers * needed} tensors, it holds {len(tensors)}"
     )
-  shapes = parameter_shapes(config)
+  shapes = layout.parameter_shapes(config)
   names = stored_names(shapes, table)
   _check_names(set(names.values()), set(tensors), source)
-  for path, name in names.items():
-    _check_shape(path, shapes[path], name, tensors[name], source)
+  parts = {
+    path: _stored_part(config, path, table, tensors[name], source, name)
+    for path, name in names.items()
+  }
+  for path, stored in parts.items():
+    _check_shape(path, shapes[path], names[path], stored, source)
   params: dict[str, Any] = {}
-  for path, name in names.items():
+  for path, stored in parts.items():
     rotated = interleaved and path[-2] in ("query", "key")
-    node = params
-    for part in path[:-1]:
-      node = node.setdefault(part, {})
     array = weights.read_tensor(
-      tensors[name],
+      stored,
       dtype,
       transpose=path[-1] == "kernel",
       paired_head=config.head_dim if rotated else None,
-      label=f"{source}: tensor {name}",
+      label=f"{source}: tensor {names[path]}",
     )
-    node[path[-1]] = jax.device_put(array)
+    for leaf, value in int8.leaves(config, path, array).items():
+      _put(params, leaf, place(leaf, value))
   return params
+
+
+def _put(tree: dict[str, Any], path: Path, leaf: Any) -> None:
+  for part in path[:-1]:
+    tree = tree.setdefault(part, {})
+  tree[path[-1]] = leaf
+
+
+def _stored_part(
+  config: TransformerConfig,
+  path: Path,
+  table: Mapping[Path, str | Fused],
+  stored: weights.Stored,
+  source: str,
+  name: str,
+) -> weights.Stored:
+  """The tensor, or a fused tensor's rows of this parameter."""
+  entry = table[_table_path(path)]
+  if not isinstance(entry, Fused):
+    return stored
+  size = config.head_dim * (1 if entry.by_head else config.num_heads)
+  if stored.shape[0] != 3 * config.num_heads * config.head_dim:
+    raise ValueError(
+      f"{source}: tensor {name} has shape {stored.shape}, query, key and value "
+      f"of {config.num_heads} heads of {config.head_dim} were expected"
+    )
+  first = layout.PROJECTIONS.index(path[-2]) * size
+  return stored.part(3 * size, first, size)
 
 
 def _check_shape(

@@ -45,6 +45,8 @@ class Stored:
     shape: (outputs, inputs) of a matrix, (size,) of a vector.
     row_bytes: bytes of one row; a vector is one row.
     decode: bytes [rows, row_bytes] to numbers [rows, columns].
+    groups: (period, first, count) when the tensor is a part of what lies
+      there: of every `period` rows, the `count` ones from `first`.
   """
 
   path: pathlib.Path
@@ -52,6 +54,28 @@ class Stored:
   shape: tuple[int, ...]
   row_bytes: int
   decode: Callable[[np.ndarray], np.ndarray]
+  groups: tuple[int, int, int] | None = None
+
+  @property
+  def columns(self) -> int:
+    return math.prod(self.shape) // self.rows
+
+  @property
+  def rows(self) -> int:
+    """Rows that are read; a vector is one, a part of a vector is many."""
+    is_row = len(self.shape) == 1 and self.groups is None
+    return 1 if is_row else self.shape[0]
+
+  def part(self, period: int, first: int, count: int) -> "Stored":
+    """Of every `period` rows (entries of a vector) those from `first`."""
+    rows = self.shape[0]
+    size = self.row_bytes // rows if len(self.shape) == 1 else self.row_bytes
+    return dataclasses.replace(
+      self,
+      shape=(rows // period * count, *self.shape[1:]),
+      row_bytes=size,
+      groups=(period, first, count),
+    )
 
 
 def parse_dtype(name: Any) -> np.dtype:
@@ -90,8 +114,7 @@ def read_tensor(
   Returns:
     A fresh array whose memory a CPU device can adopt without a copy.
   """
-  columns = stored.shape[-1]
-  rows = math.prod(stored.shape) // columns
+  columns, rows = stored.columns, stored.rows
   shape = (columns, rows) if transpose else (rows, columns)
   result = _aligned_empty(shape, dtype)
   target = result.T if transpose else result
@@ -145,20 +168,22 @@ def _read_chunks(
   stored: Stored, multiple: int = 1, label: str = "tensor"
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (first row, rows), the number of rows a multiple of `multiple`."""
-  columns = stored.shape[-1]
-  rows = math.prod(stored.shape) // columns
-  step = max(1, _CHUNK // columns // multiple) * multiple
+  step = max(1, _CHUNK // stored.columns // multiple) * multiple
+  period, first, length = stored.groups or (stored.rows, 0, stored.rows)
   with open(stored.path, "rb") as file:
-    file.seek(stored.offset)
-    for start in range(0, rows, step):
-      count = min(step, rows - start)
-      raw = file.read(count * stored.row_bytes)
-      if len(raw) != count * stored.row_bytes:
-        raise ValueError(f"{label} ends early: the file shrank, fetch it again")
-      blocks = np.frombuffer(raw, np.uint8).reshape(count, stored.row_bytes)
-      with np.errstate(all="ignore"):
-        values = stored.decode(blocks)
-      yield start, values
+    for group in range(stored.rows // length):
+      file.seek(stored.offset + (group * period + first) * stored.row_bytes)
+      for start in range(0, length, step):
+        count = min(step, length - start)
+        raw = file.read(count * stored.row_bytes)
+        if len(raw) != count * stored.row_bytes:
+          raise ValueError(
+            f"{label} ends early: the file shrank, fetch it again"
+          )
+        blocks = np.frombuffer(raw, np.uint8).reshape(count, stored.row_bytes)
+        with np.errstate(all="ignore"):
+          values = stored.decode(blocks)
+        yield group * length + start, values
 
 
 def _unpair(values: np.ndarray, head_dim: int) -> np.ndarray:
