@@ -13,6 +13,8 @@ derives the rest.
 """
 
 import dataclasses
+import math
+from typing import Any
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -44,6 +46,93 @@ class Rules:
     """Sharding of an array whose dimensions are these logical axes."""
     names = (None if axis is None else getattr(self, axis) for axis in axes)
     return NamedSharding(self.mesh, PartitionSpec(*names))
+
+
+def rules_for(
+  mesh: Mesh, *, heads: int, kv_heads: int, mlp: int, vocab: int, name: str
+) -> tuple[Rules, int]:
+  """The rules of a model of these sizes, and copies of each kv head.
+
+  What the `model` axis does not divide is held whole by each device: attention
+  as one piece, the MLP, the vocabulary. Fewer kv heads than the axis is long
+  are no reason for that: each is repeated, by the smallest factor that lets
+  them divide.
+
+  Args:
+    mesh: see `make_mesh`.
+    heads: query heads.
+    kv_heads: key and value heads; divides `heads`.
+    mlp: hidden values.
+    vocab: rows of the token matrices.
+    name: what an error calls the model.
+
+  Raises:
+    ValueError: the axis divides nothing of this model.
+  """
+  parts = mesh.shape[MODEL]
+  split = lambda size: MODEL if parts > 1 and size % parts == 0 else None
+  rules = Rules(
+    mesh,
+    batch=DATA if mesh.shape[DATA] > 1 else None,
+    heads=split(heads),
+    kv_heads=split(heads),
+    mlp=split(mlp),
+    vocab=split(vocab),
+  )
+  if parts > 1 and not (rules.heads or rules.mlp or rules.vocab):
+    raise ValueError(
+      f"mesh.model {parts} divides nothing of {name}: neither {heads} heads "
+      f"nor mlp {mlp} nor vocabulary {vocab}; use a divisor of one of them"
+    )
+  copies = parts // math.gcd(parts, kv_heads) if rules.heads else 1
+  return rules, copies
+
+
+def rules_of(model: Any) -> Rules | None:
+  """Where a model lies; one that does not say so lies on one device."""
+  return getattr(model, "rules", None)
+
+
+def check_rows(rules: Rules | None, rows: int) -> None:
+  """Whether a batch of so many rows can be split.
+
+  Raises:
+    ValueError: one line that names the numbers and the fix.
+  """
+  parts = 1 if rules is None else rules.mesh.shape[DATA]
+  if rows % parts:
+    raise ValueError(
+      f"{rows} rows do not divide by mesh.data {parts}: use a batch_size that "
+      "is a multiple of it"
+    )
+
+
+def place_rows(tree: Any, rules: Rules | None) -> Any:
+  """Puts arrays [B, ...] on the mesh, split by rows; None: as they are."""
+  if rules is None:
+    return tree
+  return jax.tree.map(
+    lambda x: put(x, rules.place("batch", *(None,) * (x.ndim - 1))), tree
+  )
+
+
+def place_whole(tree: Any, rules: Rules | None) -> Any:
+  """Puts arrays on the mesh, whole on each device; None: as they are."""
+  if rules is None:
+    return tree
+  return jax.tree.map(lambda x: put(x, rules.place(*(None,) * x.ndim)), tree)
+
+
+def put(array: Any, sharding: NamedSharding) -> jax.Array:
+  """An array of the host on its devices; each process fills its own.
+
+  Never on one device as a whole before.
+  """
+  if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+    return jax.device_put(array, sharding)
+  return jax.make_array_from_callback(
+    array.shape, sharding, lambda index: array[index]
+  )
 
 
 def constrain(

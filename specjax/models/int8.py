@@ -49,6 +49,16 @@ def leaves(
   return {path: values, (*path[:-1], SCALE): scale}
 
 
+def shapes(
+  config: TransformerConfig, path: Path, shape: tuple[int, ...]
+) -> dict[Path, tuple[int, ...]]:
+  """The shapes of `leaves` of a parameter of this shape."""
+  if config.quantization is None or path[-1] not in _INPUTS:
+    return {path: shape}
+  outputs = shape[1 - _INPUTS[path[-1]]]
+  return {path: shape, (*path[:-1], SCALE): (outputs,)}
+
+
 def quantize(array: Any, axis: int) -> tuple[np.ndarray, np.ndarray]:
   """Integers [in, out] (or [out, in]) and scales [out] of a matrix.
 

@@ -12,10 +12,11 @@ from typing import Any
 from flax import struct
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from specjax import cache as cache_lib
 from specjax import sharding, types
-from specjax.models import transformer
+from specjax.models import placement, transformer
 
 
 class Model(struct.PyTreeNode):
@@ -42,8 +43,15 @@ class Model(struct.PyTreeNode):
     config: transformer.TransformerConfig,
     params: Any,
     num_tokens: int | None = None,
+    mesh: Mesh | None = None,
   ) -> "Model":
     """A model of given parameters.
+
+    Args:
+      config: sizes and switches.
+      params: by path; on a mesh as `placement.Plan.put` places them.
+      num_tokens: ids the tokenizer knows; None is all rows of the embedding.
+      mesh: the devices, see `sharding.make_mesh`.
 
     Raises:
       ValueError: the tokenizer knows more ids than the embedding has rows.
@@ -55,7 +63,8 @@ class Model(struct.PyTreeNode):
       )
     if num_tokens is None:
       num_tokens = config.vocab_size
-    return cls(params, config, num_tokens)
+    plan = placement.plan(config, mesh)
+    return cls(params, plan.config, num_tokens, rules=plan.rules)
 
   @classmethod
   def init(
@@ -70,6 +79,16 @@ class Model(struct.PyTreeNode):
     )
     params = jax.tree.map(lambda x: x.astype(dtype), variables["params"])
     return cls.from_params(config, params)
+
+  def on_mesh(self, mesh: Mesh | None) -> "Model":
+    """The model with its parameters moved to the devices of a mesh."""
+    stored = jax.device_get(placement.stored(self.config, self.params))
+    config = dataclasses.replace(self.config, kv_copies=1)
+    plan = placement.plan(config, mesh)
+    params = jax.tree.map_with_path(
+      lambda keys, leaf: plan.put(tuple(key.key for key in keys), leaf), stored
+    )
+    return self.replace(params=params, config=plan.config, rules=plan.rules)
 
   @property
   def vocab_size(self) -> int:
@@ -164,7 +183,7 @@ def _init_cache(config, batch, capacity, dtype):
     batch,
     capacity,
     config.num_layers,
-    config.num_kv_heads,
+    config.num_held_kv_heads,
     config.head_dim,
     dtype,
   )

@@ -7,19 +7,17 @@ names; which there must be, and in which shape, follows from the configuration.
 A checkpoint that differs is refused as a whole, before a tensor is read.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
 from typing import Any
 
-import jax
+from jax.sharding import Mesh
 import numpy as np
 
-from specjax.models import int8, layout, weights
+from specjax.models import int8, layout, placement, weights
 from specjax.models.transformer import TransformerConfig
 
 Path = layout.Path
-
-Place = Callable[[Path, np.ndarray], jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,14 +46,15 @@ def stored_names(
   """
   names = {}
   for path in paths:
-    entry = table[_table_path(path)]
+    entry = table_entry(table, path)
     name = entry.name if isinstance(entry, Fused) else entry
     names[path] = name.format(layer=path[0].removeprefix("layer_"))
   return names
 
 
-def _table_path(path: Path) -> Path:
-  return path[1:] if path[0].startswith("layer_") else path
+def table_entry(table: Mapping[Path, str | Fused], path: Path) -> str | Fused:
+  """What a table says of a parameter."""
+  return table[path[1:] if path[0].startswith("layer_") else path]
 
 
 def load_params(
@@ -65,7 +64,7 @@ def load_params(
   dtype: np.dtype,
   source: str,
   interleaved: bool = False,
-  place: Place = lambda path, array: jax.device_put(array),
+  mesh: Mesh | None = None,
 ) -> dict[str, Any]:
   """Reads all parameters of a model.
 
@@ -77,7 +76,7 @@ def load_params(
     source: what error messages call the file.
     interleaved: query and key rows come in pairs (2i, 2i + 1) of a rotation
       instead of (i, i + head_dim / 2), and are put back.
-    place: puts a parameter on its devices.
+    mesh: devices that share the parameters; None is one device.
 
   Returns:
     The parameter tree of `Transformer`, jax arrays.
@@ -98,6 +97,7 @@ def load_params(
   }
   for path, stored in parts.items():
     _check_shape(path, shapes[path], names[path], stored, source)
+  plan = placement.plan(config, mesh)
   params: dict[str, Any] = {}
   for path, stored in parts.items():
     rotated = interleaved and path[-2] in ("query", "key")
@@ -109,7 +109,7 @@ def load_params(
       label=f"{source}: tensor {names[path]}",
     )
     for leaf, value in int8.leaves(config, path, array).items():
-      _put(params, leaf, place(leaf, value))
+      _put(params, leaf, plan.put(leaf, value))
   return params
 
 
@@ -128,7 +128,7 @@ def _stored_part(
   name: str,
 ) -> weights.Stored:
   """The tensor, or a fused tensor's rows of this parameter."""
-  entry = table[_table_path(path)]
+  entry = table_entry(table, path)
   if not isinstance(entry, Fused):
     return stored
   size = config.head_dim * (1 if entry.by_head else config.num_heads)

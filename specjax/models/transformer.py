@@ -55,6 +55,7 @@ class TransformerConfig:
       (None: all); None where no layer has a window.
     rope_local_theta: base of the rotary frequencies, unscaled, in layers that
       have a window; None is the same as elsewhere.
+    kv_copies: how often each kv head is held, see `sharding.rules_for`.
     quantization: "int8": matrices are 8-bit integers with one scale an output
       channel. None: numbers as they are.
   """
@@ -87,7 +88,13 @@ class TransformerConfig:
   embedding_scale: float = 1.0
   windows: tuple[int | None, ...] | None = None
   rope_local_theta: float | None = None
+  kv_copies: int = 1
   quantization: str | None = None
+
+  @property
+  def num_held_kv_heads(self) -> int:
+    """Key and value heads of a cache."""
+    return self.num_kv_heads * self.kv_copies
 
   @property
   def num_rotated(self) -> int:
@@ -125,8 +132,8 @@ class Attention(nn.Module):
       return sharding.constrain(y, rules, "batch", None, axis, None)
 
     q = project("query", c.num_heads, "heads")
-    k = project("key", c.num_kv_heads, "kv_heads")
-    v = project("value", c.num_kv_heads, "kv_heads")
+    k = project("key", c.num_held_kv_heads, "kv_heads")
+    v = project("value", c.num_held_kv_heads, "kv_heads")
     if c.qk_norm:
       q = make_norm(c, "query_norm")(q)
       k = make_norm(c, "key_norm")(k)

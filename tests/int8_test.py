@@ -1,0 +1,103 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""8-bit matrices: values, scales, and a model that decodes with them."""
+
+from absl.testing import absltest, parameterized
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from specjax.drafters import draft_model, empty
+from specjax.models import int8
+from tests import decoding, toys
+
+
+class QuantizeTest(parameterized.TestCase):
+  @parameterized.product(axis=(0, 1), dtype=("float32", "bfloat16"))
+  def test_each_channel_has_its_scale(self, axis, dtype):
+    rng = np.random.default_rng(0)
+    size = rng.uniform(0.01, 100, (24, 1) if axis else (1, 24))
+    matrix = (rng.normal(size=(24, 24)) * size).astype(jnp.dtype(dtype))
+    values, scale = int8.quantize(matrix, axis)
+    chex.assert_shape(scale, (24,))
+    self.assertEqual(values.dtype, np.int8)
+    self.assertEqual(scale.dtype, matrix.dtype)
+    np.testing.assert_array_equal(np.abs(values).max(axis), 127)
+    wide = np.expand_dims(scale.astype(np.float64), axis)
+    error = np.abs(values * wide - matrix.astype(np.float64)) / wide
+    # Half a step, and a bfloat16 scale is 2^-9 off: 127 of them, a quarter.
+    self.assertLessEqual(error.max(), 0.5001 if dtype == "float32" else 0.75)
+
+  def test_known_values(self):
+    values, scale = int8.quantize(np.array([[2.54, 0.0], [-1.0, 0.0]]), 0)
+    np.testing.assert_array_equal(values, [[127, 0], [-50, 0]])
+    np.testing.assert_allclose(scale, [0.02, 1.0])
+
+  def test_rows_past_the_first_thousand_are_the_same(self):
+    matrix = np.random.default_rng(0).normal(size=(1500, 3))
+    for axis in (0, 1):
+      values, scale = int8.quantize(matrix, axis)
+      wide = np.expand_dims(scale, axis)
+      np.testing.assert_array_equal(values, np.rint(matrix / wide))
+
+  def test_unknown_kinds_are_refused(self):
+    with self.assertRaisesRegex(ValueError, "quantization 'int4' is not one"):
+      int8.parse("int4")
+
+
+class ModelTest(absltest.TestCase):
+  def setUp(self):
+    super().setUp()
+    self.whole = toys.tiny(0)
+    self.small = int8.model(self.whole)
+
+  def dequantised(self):
+    """The float model of the same numbers."""
+
+    def wide(node):
+      if int8.SCALE in node:
+        name = "kernel" if "kernel" in node else "embedding"
+        scale = node[int8.SCALE]
+        scale = scale[None] if name == "kernel" else scale[:, None]
+        rest = {k: v for k, v in node.items() if k not in (name, int8.SCALE)}
+        return {name: node[name].astype(jnp.float32) * scale, **rest}
+      return {k: wide(v) if isinstance(v, dict) else v for k, v in node.items()}
+
+    return self.whole.replace(params=wide(self.small.params))
+
+  def test_logits_are_those_of_the_dequantised_model(self):
+    tokens = jnp.arange(12)[None] % toys.TINY_VOCAB
+    logits = [
+      m(tokens, m.init_cache(1, 32, 12)).logits
+      for m in (self.small, self.dequantised(), self.whole)
+    ]
+    # The scale is taken before the product or after it: float32 rounding.
+    np.testing.assert_allclose(logits[0], logits[1], atol=1e-4)
+    self.assertGreater(np.abs(logits[0] - logits[2]).max(), 1e-2)
+
+  def test_matrices_are_a_quarter_as_large(self):
+    size = lambda m: sum(x.nbytes for x in jax.tree.leaves(m.params))
+    self.assertLess(size(self.small), 0.32 * size(self.whole))
+    self.assertEqual(self.small.dtype, self.whole.dtype)
+
+  def test_as_target_and_as_draft_decoding_is_exact(self):
+    plain = decoding.run(self.small, empty.Empty())
+    drafted = decoding.run(
+      self.small, draft_model.DraftModel(self.whole, 3), length=3
+    )
+    self.assertEqual(decoding.answers(drafted), decoding.answers(plain))
+    plain = decoding.run(self.whole, empty.Empty())
+    drafted = decoding.run(
+      self.whole, draft_model.DraftModel(self.small, 3), length=3
+    )
+    self.assertEqual(decoding.answers(drafted), decoding.answers(plain))
+    self.assertGreater(drafted.stats.accepted.sum(), 0)
+
+  def test_twice_is_refused(self):
+    with self.assertRaisesRegex(ValueError, "8-bit already"):
+      int8.model(self.small)
+
+
+if __name__ == "__main__":
+  absltest.main()

@@ -1,0 +1,172 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Answers on meshes of 8 CPU devices, in a process of its own.
+
+  python -m tests.mesh_program few|all
+
+writes one line of JSON for each model, mesh and method: the tokens, how arrays
+lie on the devices, and what the compiled loop sends between them.
+"""
+
+import dataclasses
+import json
+import re
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from specjax import answers, decode, policy, sharding
+from specjax import sampling as sampling_lib
+from specjax import session as session_lib
+from specjax.drafters import draft_model, ngram
+from specjax.models import model as model_lib
+from specjax.verifiers import coupled, rejection
+from tests import decoding, toys
+
+MESHES = ((1, 1), (8, 1), (1, 8), (2, 4))
+DEVICES, ROWS, NEW = 8, 8, 24
+# A number that no other size has, so that a cache is known by it.
+CAPACITY = 192
+# 2 kv heads are repeated on longer axes; 9 and 3 heads, as in SmolLM2, divide
+# by none, and attention is held whole.
+MODELS = {
+  "grouped": dict(num_heads=8, num_kv_heads=2),
+  "odd": dict(num_heads=9, num_kv_heads=3),
+}
+METHODS = {
+  "plain": (None, "coupled"),
+  "ngram": ("ngram", "coupled"),
+  "draft": ("draft", "coupled"),
+  "ngram_rejection": ("ngram", "rejection"),
+  "draft_rejection": ("draft", "rejection"),
+}
+# What the default tier runs: all meshes, both drafters, rules and models.
+FEW = (
+  ("grouped", "ngram", MESHES),
+  ("grouped", "draft_rejection", ((1, 1), (2, 4))),
+  ("odd", "draft", ((1, 1), (2, 4))),
+)
+VERIFIERS = {"coupled": coupled.Coupled, "rejection": rejection.Rejection}
+COLLECTIVES = re.compile(
+  r" = (.*?) (all-gather|all-to-all|collective-permute|all-reduce)[\w-]*\("
+)
+
+
+def config(name: str):
+  return dataclasses.replace(toys.TINY_CONFIG, **MODELS[name])
+
+
+def prompts() -> list[list[int]]:
+  """Ragged, and with repetitions for drafters that look things up."""
+  return [[*decoding.PROMPTS[row % 3], row] for row in range(ROWS)]
+
+
+def method(kind: str | None, rule: str, draft: Any) -> answers.Method:
+  if kind is None:
+    return answers.Method()
+  drafter = (
+    ngram.NGram(4) if kind == "ngram" else draft_model.DraftModel(draft, 4)
+  )
+  return answers.Method(drafter, VERIFIERS[rule](), policy.Fixed(4))
+
+
+def shards(array: jax.Array) -> list[int]:
+  """Parts an array has along each of its dimensions."""
+  part = array.sharding.shard_shape(array.shape)
+  return [whole // own for whole, own in zip(array.shape, part)]
+
+
+def sent(text: str) -> list[list[Any]]:
+  """Operation and dimensions of each array that devices exchange."""
+  found = []
+  for result, operation in COLLECTIVES.findall(text):
+    for dims in re.findall(r"\w\d*\[([\d,]*)\]", result):
+      found.append([operation, [int(d) for d in dims.split(",") if d]])
+  return found
+
+
+def answer(target, one: answers.Method) -> dict[str, Any]:
+  sampling = sampling_lib.Sampling(temperature=jnp.asarray([0.0, 1.0] * 4))
+  session = session_lib.Session(
+    target,
+    decoding.Letters([str(i) for i in range(toys.TINY_VOCAB)]),
+    one,
+    answers.Settings(max_new_tokens=NEW, seed=3),
+    prompts(),
+    sampling=sampling,
+    capacity=CAPACITY,
+  )
+  state = session.state
+  lowered = decode.advance.lower(
+    target,
+    one.drafter,
+    one.verifier,
+    state,
+    session.sampling,
+    session.policy,
+    session.stop,
+    4,
+  )
+  text = lowered.compile().as_text()
+  for _ in session.rounds():
+    pass
+  state = session.state
+  drafted = jax.tree.leaves(state.drafter)
+  return {
+    "tokens": [result.tokens.tolist() for result in session.results()],
+    "accepted": int(sum(result.accepted.sum() for result in session.results())),
+    "cache": shards(state.cache.layers[0][0]),
+    "rows": {
+      name: shards(getattr(state, name))
+      for name in ("tokens", "lengths", "done", "keys")
+    },
+    "draft_cache": [shards(x) for x in drafted if x.ndim == 4][:1],
+    "sent": sent(text),
+  }
+
+
+def weights(target) -> dict[str, list[int]]:
+  layer = target.params["layer_0"]
+  return {
+    "embedding": shards(target.params["embed"]["embedding"]),
+    "query": shards(layer["attention"]["query"]["kernel"]),
+    "key": shards(layer["attention"]["key"]["kernel"]),
+    "output": shards(layer["attention"]["output"]["kernel"]),
+    "up": shards(layer["mlp"]["up"]["kernel"]),
+    "down": shards(layer["mlp"]["down"]["kernel"]),
+    "norm": shards(layer["mlp_norm"]["scale"]),
+    "unembed": shards(target.params["unembed"]["kernel"]),
+  }
+
+
+def models(name: str) -> tuple[Any, Any]:
+  """A target and a draft that it accepts in part."""
+  target = model_lib.Model.init(config(name), jax.random.key(0))
+  noise = model_lib.Model.init(config(name), jax.random.key(1))
+  params = jax.tree.map(lambda a, b: a + 0.2 * b, target.params, noise.params)
+  return target, target.replace(params=params)
+
+
+def main(which: str) -> None:
+  jax.config.update("jax_num_cpu_devices", DEVICES)
+  every = tuple((name, label, MESHES) for name in MODELS for label in METHODS)
+  for name, label, meshes in every if which == "all" else FEW:
+    target, draft = models(name)
+    for sizes in meshes:
+      mesh = sharding.make_mesh(*sizes)
+      placed = target.on_mesh(mesh)
+      record = {
+        "model": name,
+        "mesh": sizes,
+        "method": label,
+        "kv_copies": placed.config.kv_copies,
+        "weights": weights(placed),
+        **answer(placed, method(*METHODS[label], draft.on_mesh(mesh))),
+      }
+      print(json.dumps(record), flush=True)
+
+
+if __name__ == "__main__":
+  main(*sys.argv[1:])
