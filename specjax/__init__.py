@@ -7,7 +7,7 @@ from specjax.drafters.draft_model import DraftModel
 from specjax.drafters.empty import Empty
 from specjax.drafters.ngram import NGram
 from specjax.models.model import Model
-from specjax.models.sources import load
+from specjax.models.sources import load, save
 from specjax.policy import Fixed
 from specjax.sampling import Sampling
 from specjax.session import Generation, Method, Session, Settings
@@ -29,4 +29,5 @@ __all__ = [
   "Settings",
   "generate",
   "load",
+  "save",
 ]

@@ -17,16 +17,17 @@ import functools
 import hashlib
 import json
 import os
+import pathlib
 from typing import Any
 
 from specjax.text import bpe, chat, tokenizer_files, untrusted, vocabulary
 from specjax.text.vocabulary import Detokenizer, Vocabulary
 
 # Control tokens that end a turn even where a GGUF file does not say so.
-_TURN_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>")
+_TURN_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<end_of_turn>")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
 class Tokenizer:
   """A vocabulary with its customs; made by `from_folder` and `from_gguf`.
 
@@ -79,12 +80,7 @@ class Tokenizer:
         begin (end) with it already; False gives the ids of the text alone, for
         text that continues another.
     """
-    try:
-      ids = self.words.encoder.encode(text, add_special_tokens=False).ids
-    except TypeError:  # Not a str, or one with a lone surrogate.
-      raise ValueError(f"prompt is not valid Unicode: {text!r:.80}") from None
-    except Exception as error:  # The Rust library raises bare exceptions.
-      raise ValueError(f"cannot encode {text!r:.80}: {error}") from None
+    ids = self.words.encode(text)
     if not bos:
       return ids
     ids = self._with_bos(ids)
@@ -96,6 +92,24 @@ class Tokenizer:
     if self.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
       return [self.bos_id, *ids]
     return ids
+
+  def save(self, folder: str | os.PathLike[str]) -> None:
+    """Writes files that `from_folder` reads as an equal tokenizer.
+
+    Raises:
+      ValueError: there can be none.
+    """
+    stated = tokenizer_files.TokenizerFiles(
+      file=pathlib.Path(folder, "tokenizer.json"),
+      names=self.names,
+      end_ids=self.eos_ids,
+      add_bos=self.add_bos,
+      add_eos=self.add_eos,
+      chat_template=self.chat_template,
+    )
+    tokenizer_files.write(self.words.to_json(), stated)
+    if from_folder(folder) != self:
+      raise ValueError("two tokens have one text: no file can hold both")
 
   def token_bytes(self, token: int) -> bytes:
     """The exact bytes an id stands for; a special token's are its text."""
@@ -202,8 +216,6 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     return default if stated is None else stated
 
   bos_id = find("bos")
-  # What llama.cpp does for files that do not say.
-  adds_bos = not words.byte_level or bpe.is_llama3(metadata)
   ends = [find(name) for name in ("eos", "eot", "eom")]
   ends += [
     i for i in sorted(words.special_ids) if words.tokens[i] in _TURN_ENDS
@@ -213,7 +225,7 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     words,
     ids=dict(zip(tokenizer_files.NAMES, ids)),
     ends=ends,
-    add_bos=adds("bos", adds_bos and bos_id is not None),
+    add_bos=adds("bos", bpe.adds_bos(metadata) and bos_id is not None),
     add_eos=adds("eos", False),
     chat_template=untrusted.entry(metadata, "tokenizer.chat_template", str),
   )
@@ -240,10 +252,10 @@ def from_folder(path: str | os.PathLike[str]) -> Tokenizer:
   ids = {name: find(text) for name, text in files.names.items()}
   # A file's own post-processor decides where the config is silent.
   try:
-    plain = words.encoder.encode("a", add_special_tokens=False).ids
-    whole = words.encoder.encode("a", add_special_tokens=True).ids
-  except Exception as error:  # The Rust library raises bare exceptions.
-    raise ValueError(f"{files.file}: cannot encode 'a': {error}") from None
+    plain = words.encode("a")
+    whole = words.encode("a", special=True)
+  except ValueError as error:
+    raise ValueError(f"{files.file}: {error}") from None
   add_bos, add_eos = files.add_bos, files.add_eos
   return _assemble(
     words,

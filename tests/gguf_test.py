@@ -13,7 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from specjax.models import gguf, huggingface, weights
+from specjax.models import gguf, huggingface, int8, weights
+from specjax.models import model as model_lib
 from tests import checkpoint_files
 
 QUANTS = gguf_lib.quants
@@ -184,6 +185,13 @@ class GgufTest(parameterized.TestCase):
         _, pieces, _ = gguf.load(path)
       chex.assert_trees_all_equal(pieces, whole)
 
+  def test_8_bit_matrices_are_those_of_the_loaded_model(self):
+    path = self.write()
+    model = model_lib.Model.from_params(*gguf.load(path)[:2])
+    config, params, _ = gguf.load(path, quantization="int8")
+    self.assertEqual(config.quantization, "int8")
+    chex.assert_trees_all_equal(params, int8.model(model).params)
+
   @pytest.mark.fault_case("B55")
   def test_rope_factors_are_read(self):
     """Frequency scaling is a tensor here: ggml-org/llama.cpp#8676."""
@@ -199,17 +207,23 @@ class GgufTest(parameterized.TestCase):
       gguf.load(path)
 
   @parameterized.parameters(
-    ("general.architecture", "qwen2", "general.architecture is 'qwen2'"),
+    ("general.architecture", "gpt2", "is 'gpt2', supported are llama, qwen2"),
     ("llama.rope.scaling.type", "yarn", "scaling.type = 'yarn' is not"),
-    ("llama.rope.scaling.type", "linear", "scaling.type = 'linear' is not"),
-    ("llama.expert_count", 8, "expert_count = 8 is not"),
-    ("llama.attention.sliding_window", 64, "sliding_window = 64 is not"),
-    ("split.count", 2, "split.count = 2 is not"),
+    ("llama.rope.scaling.attn_factor", 2.0, "attn_factor' = 2.0 is not"),
+    ("llama.expert_count", 8, "expert_count' = 8 is not"),
+    ("llama.attention.scale", 0.5, "attention.scale' = 0.5 is not"),
+    ("llama.attention.window_of_tomorrow", 1, "of_tomorrow' = 1 is not"),
+    ("split.count", 2, "split.count' = 2 is not"),
     ("llama.rope.dimension_count", 4, "dimension_count is 4, only heads"),
     ("llama.attention.value_length", 4, "value_length is 4, only heads"),
+    ("llama.attention.key_length", 1 << 31, "heads of 2147483648, at most"),
     ("llama.block_count", None, "llama.block_count is missing"),
     ("llama.block_count", "2", "llama.block_count is '2', one int"),
-    ("llama.block_count", 4_000_000_000, "layers need 36000000000 tensors"),
+    (
+      "llama.block_count",
+      4_000_000_000,
+      "4000000000 layers need more than",
+    ),
     ("llama.block_count", 0, "num_layers is 0"),
     ("llama.feed_forward_length", [64, 64], "feed_forward_length is .64, 64."),
     ("llama.attention.head_count", 3, "not a multiple of num_kv_heads 2"),
@@ -229,7 +243,8 @@ class GgufTest(parameterized.TestCase):
   @parameterized.parameters(
     ("lacks tensor 'output_norm.weight'", "output_norm.weight", None),
     ("lacks tensor 'token_embd.weight'", "token_embd.weight", None),
-    ("unknown tensor 'blk.0.attn_q.bias'", "blk.0.attn_q.bias", (32,)),
+    ("unknown tensor 'blk.0.attn_x.bias'", "blk.0.attn_x.bias", (32,)),
+    ("2 layers need 24 tensors, it holds 21", "blk.0.attn_q.bias", (32,)),
     (r"shape \(31,\), the .* asks for \(32,\)", "output_norm.weight", (31,)),
     (r"shape \(8, 32\), .* \(16, 32\)", "blk.1.attn_k.weight", (8, 32)),
   )

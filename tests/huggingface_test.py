@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax.models import huggingface, huggingface_config, weights
+from specjax.models import huggingface, huggingface_rope, weights
 from specjax.models import model as model_lib
 from specjax.text import untrusted
 from tests import checkpoint_files
@@ -137,13 +137,13 @@ class HuggingFaceTest(parameterized.TestCase):
   @pytest.mark.fault_case("B55")
   def test_llama3_frequencies(self):
     """ggml-org/llama.cpp#8676; the ratios are calculated by hand."""
-    factors = huggingface_config.llama3_rope_factors(8, 100.0, 8, 1, 4, 64)
+    factors = huggingface_rope.llama3_factors(8, 100.0, 8, 1, 4, 64)
     np.testing.assert_allclose(
       1 / np.array(factors),
       [1, 0.7728, 0.1304, 0.125],
       atol=5e-5,  # they are given to four digits
     )
-    factors = huggingface_config.llama3_rope_factors(64, 5e5, 32, 1, 4, 8192)
+    factors = huggingface_rope.llama3_factors(64, 5e5, 32, 1, 4, 8192)
     ratios = 1 / np.array(factors)
     np.testing.assert_array_equal(ratios[:15], 1)
     np.testing.assert_allclose(ratios[15:18], [0.6056, 0.3037, 0.1034], 1e-3)
@@ -163,7 +163,7 @@ class HuggingFaceTest(parameterized.TestCase):
     )
     self.assertEqual(
       config.rope_factors,
-      huggingface_config.llama3_rope_factors(8, 100.0, 8, 1, 4, 64),
+      huggingface_rope.llama3_factors(8, 100.0, 8, 1, 4, 64),
     )
 
   @parameterized.parameters(None, "default")
@@ -174,15 +174,21 @@ class HuggingFaceTest(parameterized.TestCase):
     self.assert_loads(folder, checkpoint_files.tiny(rope_theta=5e5))
 
   @parameterized.parameters(
-    ({"model_type": "qwen2"}, "model_type is 'qwen2', only 'llama'"),
+    ({"model_type": "phi3"}, "model_type is 'phi3', known are llama, mistral"),
     ({"model_type": None}, "model_type is None"),
-    ({"attention_bias": True}, "attention_bias = True is not supported"),
-    ({"mlp_bias": True}, "mlp_bias = True is not supported"),
-    ({"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported"),
+    ({"model_type": ["llama"]}, "model_type is .'llama'., known are"),
+    ({"attention_bias": True}, "2 layers need 26 tensors, it holds 20"),
+    ({"attention_bias": 1}, "attention_bias is 1, true or false was expected"),
+    ({"hidden_act": "relu"}, "hidden_act = 'relu' is not supported"),
+    ({"sliding_window": 4096}, "sliding_window = 4096 is not supported"),
+    ({"layer_types": ["sliding_attention"] * 2}, "layer_types = .* is not"),
     ({"quantization_config": {"bits": 4}}, "quantization_config = .* is not"),
     ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5 is not"),
     ({"rope_scaling": {"type": "yarn"}}, "rope type .'yarn'. is not"),
-    ({"rope_scaling": {"rope_type": "linear"}}, "rope type .'linear'. is not"),
+    ({"rope_scaling": {"rope_type": "dynamic"}}, "rope type .'dynamic'. is"),
+    ({"rope_scaling": {"rope_type": "longrope"}}, "rope type .'longrope'. is"),
+    ({"rope_scaling": {"rope_type": "linear"}}, "factor is missing"),
+    ({"rope_parameters": {"full_attention": {}}}, "by layer type in families"),
     ({"rope_scaling": {"rope_type": "llama3"}}, "factor is missing"),
     ({"rope_scaling": {"type": "yarn", "rope_type": "llama3"}}, "yarn.*lla"),
     ({"rope_scaling": 2}, "rope_scaling is 2"),

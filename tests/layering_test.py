@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Lowest first. A pattern stands for the modules of one folder.
 ROWS = (
-  ("cache", "streams", "text.chat", "text.untrusted", "text.vocabulary"),
+  ("cache", "streams", "text.chat", "text.pretokenizers"),
+  ("text.untrusted", "text.vocabulary"),
   ("types", "text.bpe", "text.records", "text.tokenizer_files"),
   ("tree", "sampling", "sharding", "tokenizers", "checkpoints"),
   ("models", "models.*"),
@@ -29,16 +30,28 @@ ROWS = (
   ("decode",),
   ("laws.cells", "laws.races"),
   ("exact", "counterfactual", "cost", "metrics", "data"),
+  ("speed", "tables"),
   ("answers",),
   ("session",),
-  ("api", "testing", "report"),
-  ("bench.agreement", "bench.backend", "bench.configuration", "bench.build"),
-  ("bench.recording", "bench.passes", "bench.workdir", "bench.inputs"),
+  ("api", "report"),
+  ("testing.laws", "testing.recording", "testing.table"),
+  ("testing.scripted",),
+  ("testing.trials",),
+  ("testing.rules", "testing.proposals"),
+  ("bench.agreement", "bench.backend", "bench.storage", "bench.spelling"),
+  ("bench.parts",),
+  ("bench.schema", "bench.build"),
+  ("bench.configuration",),
+  ("bench.recording", "bench.passes", "bench.workdir"),
+  ("bench.loading", "bench.memory"),
+  ("bench.inputs",),
   ("bench.measure", "bench.replay"),
-  ("bench.answering", "bench.summary", "bench.trace"),
+  ("bench.answering", "bench.summary", "bench.trace", "bench.streaming"),
+  ("bench.findings", "bench.sweep_table"),
   ("bench.comparison",),
+  ("bench.sweep",),
   ("run",),
-  ("__init__", "__main__", "bench", "text", "laws"),
+  ("__init__", "__main__", "bench", "text", "laws", "testing"),
 )
 
 # Families of files that may import each other.

@@ -89,9 +89,10 @@ def sent(text: str) -> list[list[Any]]:
 
 def answer(target, one: answers.Method) -> dict[str, Any]:
   sampling = sampling_lib.Sampling(temperature=jnp.asarray([0.0, 1.0] * 4))
+  letters: Any = decoding.Letters([str(i) for i in range(toys.TINY_VOCAB)])
   session = session_lib.Session(
     target,
-    decoding.Letters([str(i) for i in range(toys.TINY_VOCAB)]),
+    letters,
     one,
     answers.Settings(max_new_tokens=NEW, seed=3),
     prompts(),
@@ -109,7 +110,7 @@ def answer(target, one: answers.Method) -> dict[str, Any]:
     session.stop,
     4,
   )
-  text = lowered.compile().as_text()
+  text = lowered.compile().as_text() or ""
   for _ in session.rounds():
     pass
   state = session.state

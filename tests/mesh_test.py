@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 from absl.testing import absltest, parameterized
 import jax
@@ -18,10 +19,13 @@ from specjax import sharding
 from specjax.models import model, placement
 from tests import mesh_program, toys
 
+# Set by conftest; not among the attributes that jax declares.
+CACHE = "jax_compilation_cache_dir"
+
 
 def records(which):
   """Lines of `mesh_program`, by model and method."""
-  folder = jax.config.jax_compilation_cache_dir
+  folder = getattr(jax.config, CACHE)
   environment = {
     **os.environ,
     "JAX_COMPILATION_CACHE_DIR": folder or tempfile.mkdtemp(),
@@ -108,7 +112,7 @@ class SameTokensTest(parameterized.TestCase):
 
 
 class RulesTest(parameterized.TestCase):
-  def mesh(self, data, model):
+  def mesh(self, data, model) -> Any:
     """Rules read the lengths of the axes only."""
     return jax.sharding.AbstractMesh((data, model), ("data", "model"))
 

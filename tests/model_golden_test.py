@@ -8,6 +8,7 @@ differ by 5e-4 at most where logits reach 40 (the tiny weights are coarse), a
 wrong frequency or row order by whole units.
 """
 
+import dataclasses
 import pathlib
 import tempfile
 
@@ -22,11 +23,13 @@ from specjax.drafters import empty
 from specjax.models import gguf, huggingface, sources
 from specjax.models import model as model_lib
 from specjax.verifiers import coupled
-from tests import checkpoint_files
+from tests import checkpoint_files, family_files
 from tests.parity import make_model_golden as maker
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 TOLERANCE = 1e-3
+# Of the largest logit: sums in another order differ by 2e-6 of it at most.
+FAMILY_TOLERANCE = 1e-5
 
 
 def logits(model, tokens):
@@ -108,6 +111,59 @@ class TinyGoldenTest(parameterized.TestCase):
     model = model_lib.Model.from_params(plain, params)
     off = logits(model, maker.TOKENS) - self.golden["llama3/logits"]
     self.assertGreater(np.abs(off).max(), 100 * TOLERANCE)
+
+
+class FamilyGoldenTest(parameterized.TestCase):
+  def setUp(self):
+    super().setUp()
+    folder = tempfile.TemporaryDirectory()
+    self.addCleanup(folder.cleanup)
+    self.folder = pathlib.Path(folder.name)
+    self.golden = np.load(GOLDEN / "model_families.npz")
+
+  def load(self, name, **changes):
+    """The case's model; `changes` of the configuration its file states."""
+    config, params = huggingface.load(
+      family_files.write(name, self.folder / name)
+    )
+    config = dataclasses.replace(config, **changes)
+    return model_lib.Model.from_params(config, params)
+
+  def error(self, model, name):
+    """The largest difference, as a part of the largest logit."""
+    golden = self.golden[f"{name}/logits"]
+    off = logits(model, maker.FAMILY_TOKENS) - golden
+    return np.abs(off).max() / np.abs(golden).max()
+
+  @parameterized.parameters(*family_files.CONFIGS)
+  def test_logits_and_greedy_tokens(self, name):
+    model = self.load(name)
+    self.assertLess(self.error(model, name), FAMILY_TOLERANCE)
+    golden = self.golden[f"{name}/greedy"]
+    self.assertGreater(len(set(golden)), 12)  # A loop would test little.
+    np.testing.assert_array_equal(greedy(model, maker.FAMILY_TOKENS), golden)
+
+  @parameterized.parameters(
+    ("llama", "rope_factors", None),
+    ("mistral", "windows", (6, 7)),
+    ("qwen2_windows", "windows", (None, 7)),
+    ("qwen3", "windows", None),
+    ("gemma3", "activation", "gelu"),
+    ("gemma3", "embedding_scale", 1.0),
+    ("gemma3", "norm_offset", 0.0),
+    ("gemma3", "query_scale", None),
+    ("gemma3", "rope_factors", None),
+    ("gemma3", "rope_local_theta", 101.0),
+    ("gemma3", "windows", (6, 6, 6, 6)),
+    ("gpt_neox", "activation", "gelu_tanh"),
+    ("gpt_neox", "norm_eps", 1e-6),
+    ("gpt_neox", "parallel_residual", False),
+    ("gpt_neox", "rotary_dim", 2),
+  )
+  def test_the_tolerance_sees_a_wrong_switch(self, name, field, value):
+    model = self.load(name, **{field: value})
+    self.assertNotEqual(model.config, family_files.EXPECTED[name])
+    self.assertGreater(self.error(model, name), 2 * FAMILY_TOLERANCE)
 
 
 class DefaultModelGoldenTest(absltest.TestCase):

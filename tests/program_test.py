@@ -266,7 +266,7 @@ class AttentionCostTest(parameterized.TestCase):
 
   def attend(self, *arguments, window=None):
     scale = self.H**-0.5
-    return layers.attend(*arguments, None, scale=scale, window=window)
+    return layers.attend(*arguments, mask=None, scale=scale, window=window)
 
   def test_the_cache_is_read_in_key_blocks_alone(self):
     capacity = 4096

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of models lead to the right files, or to one line of advice."""
 
+import json
+import os
 import pathlib
 import re
 import tempfile
@@ -130,35 +132,130 @@ class SourcesTest(parameterized.TestCase):
     self.assertEqual(source.path, fetch.return_value)
     self.assertEqual(fetch.call_args[0][0].requirement, "a==1")
 
+  def hub(self, files):
+    """A stand-in for the hub: one commit with these files.
+
+    Returns:
+      The patch, and the list of (revision, names fetched) it fills.
+    """
+    folder = self.folder / "snapshots" / COMMIT
+    calls = []
+
+    def download(repository, *, revision, allow_patterns, ignore_patterns):
+      self.assertEqual(repository, "owner/some.name")
+      names = list(
+        utils.filter_repo_objects(
+          list(files),
+          allow_patterns=allow_patterns,
+          ignore_patterns=ignore_patterns,
+        )
+      )
+      calls.append((revision, names))
+      folder.mkdir(parents=True, exist_ok=True)
+      for name in names:
+        (folder / name).write_text(files[name])
+      return str(folder)
+
+    return mock.patch.object(
+      huggingface_hub, "snapshot_download", side_effect=download
+    ), calls
+
   @parameterized.parameters(("@v1.0", "v1.0"), ("", "main"))
   def test_the_hub_is_recorded_by_commit(self, suffix, revision):
-    folder = self.folder / "snapshots" / COMMIT
-    with mock.patch.object(
-      huggingface_hub, "snapshot_download", return_value=str(folder)
-    ) as download:
+    files = dict.fromkeys(
+      (
+        "config.json",
+        "tokenizer.json",
+        "chat_template.jinja",
+        "model.safetensors",
+        "consolidated.safetensors",
+        "pytorch_model.bin",
+        "modeling.py",
+        "onnx/config.json",
+        "original/model.safetensors",
+      ),
+      "",
+    )
+    patch, calls = self.hub(files)
+    with patch:
       source = sources.resolve(f"hf:owner/some.name{suffix}")
     self.assertEqual(source.description, f"hf:owner/some.name@{COMMIT}")
     self.assertEqual(source.kind, "folder")
-    self.assertEqual(source.path, folder)
-    self.assertEqual(download.call_args.args, ("owner/some.name",))
-    self.assertEqual(download.call_args.kwargs["revision"], revision)
-    kept = list(
-      utils.filter_repo_objects(
-        [
-          "model.safetensors",
-          "model.safetensors.index.json",
-          "tokenizer.json",
-          "chat_template.jinja",
-          "pytorch_model.bin",
-          "modeling.py",
-          "onnx/config.json",
-          "original/model.safetensors",
-        ],
-        allow_patterns=download.call_args.kwargs["allow_patterns"],
-        ignore_patterns=download.call_args.kwargs["ignore_patterns"],
-      )
+    self.assertEqual(source.path, self.folder / "snapshots" / COMMIT)
+    texts = ["config.json", "tokenizer.json", "chat_template.jinja"]
+    # The weights come of the commit that the rest was found at.
+    self.assertEqual(
+      calls, [(revision, texts), (COMMIT, ["model.safetensors"])]
     )
-    self.assertLen(kept, 4)
+
+  def test_only_the_parts_that_the_index_names_are_fetched(self):
+    parts = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    places = {"a": parts[1], "b": parts[0], "c": parts[1]}
+    files = dict.fromkeys(
+      [*parts, "consolidated.safetensors", "model-00003.safetensors"], ""
+    )
+    index = "model.safetensors.index.json"
+    files[index] = json.dumps({"weight_map": places})
+    patch, calls = self.hub(files)
+    with patch:
+      sources.resolve("hf:owner/some.name")
+    self.assertEqual(calls, [("main", [index]), (COMMIT, parts)])
+
+  def test_an_index_that_leads_elsewhere(self):
+    index = json.dumps({"weight_map": {"a": "../other.safetensors"}})
+    patch, calls = self.hub({"model.safetensors.index.json": index})
+    with patch, self.assertRaisesRegex(ValueError, "names '../other.safe"):
+      sources.resolve("hf:owner/some.name")
+    self.assertLen(calls, 1)
+
+  @parameterized.parameters("hf_AbCdEf0123456789", "a-token-of-another-kind")
+  def test_tokens_of_the_hub_are_not_shown(self, token):
+    """Libraries put request headers into their errors."""
+    error = OSError(f"401 for Authorization: Bearer {token}")
+    with (
+      mock.patch.object(
+        huggingface_hub, "snapshot_download", side_effect=error
+      ),
+      mock.patch.object(huggingface_hub, "get_token", return_value=token),
+      self.assertRaisesRegex(ValueError, r"401 .*Bearer hf_\*\*\*\)") as raised,
+    ):
+      sources.resolve("hf:owner/name")
+    self.assertNotIn(token, str(raised.exception))
+    self.assertTrue(raised.exception.__suppress_context__)
+
+  @parameterized.parameters("gs", "s3", "https", "file")
+  def test_models_are_local(self, scheme):
+    name = f"{scheme}://user:secret@bucket/model"
+    with self.assertRaisesRegex(
+      ValueError, f"not from {scheme}://: copy the model here"
+    ) as raised:
+      sources.resolve(name)
+    self.assertNotIn("secret", str(raised.exception))
+
+  def test_spellings_of_a_path(self):
+    folder, file = self.write_folder(), self.write_gguf()
+    (self.folder / "link").symlink_to(folder)
+    (self.folder / "link.gguf").symlink_to(file)
+    before = os.getcwd()
+    self.addCleanup(os.chdir, before)
+    os.chdir(self.folder)
+    home = os.path.relpath(self.folder, pathlib.Path.home())
+    for spelling, kind in (
+      (f"{folder}/", "folder"),
+      ("./tiny/", "folder"),
+      ("./link", "folder"),
+      (f"~/{home}/tiny", "folder"),
+      (folder, "folder"),
+      ("tiny.gguf", "gguf"),
+      ("link.gguf", "gguf"),
+      (f"~/{home}/tiny.gguf", "gguf"),
+    ):
+      with self.subTest(str(spelling)):
+        source = sources.resolve(spelling)
+        self.assertEqual(source.kind, kind)
+        self.assertFalse(str(source.path).startswith("~"))
+        wanted = folder if kind == "folder" else file
+        self.assertTrue(source.path.samefile(wanted))
 
   @parameterized.parameters(
     OSError("offline\nlong advice"),
@@ -201,6 +298,34 @@ class SourcesTest(parameterized.TestCase):
     ):
       sources.load("smollm2-135m-instruct-q4_1", "fp32")
     resolve.assert_not_called()
+
+  @parameterized.product(
+    layout=("orbax", "huggingface"), origin=("write_gguf", "write_folder")
+  )
+  def test_what_is_saved_loads_again(self, layout, origin):
+    model, tokenizer = sources.load(str(getattr(self, origin)()))
+    saved = self.folder / "saved"
+    sources.save(model, tokenizer, saved, layout)
+    again, other = sources.load(saved)
+    self.assertEqual(again.config, model.config)
+    self.assertEqual(sources.fingerprint(again), sources.fingerprint(model))
+    self.assertEqual(other.fingerprint(), tokenizer.fingerprint())
+    with self.assertRaisesRegex(ValueError, "saved exists"):
+      sources.save(model, tokenizer, saved, layout)
+
+  def test_a_layout_that_cannot_hold_a_model_writes_nothing(self):
+    name = str(self.write_gguf())
+    model, tokenizer = sources.load(name, quantization="int8")
+    saved = self.folder / "saved"
+    with self.assertRaisesRegex(ValueError, "quantization = 'int8'"):
+      sources.save(model, tokenizer, saved, "huggingface")
+    with self.assertRaisesRegex(ValueError, "layout 'pickle' is not one of"):
+      sources.save(model, tokenizer, saved, "pickle")
+    self.assertFalse(saved.exists())
+    sources.save(model, tokenizer, saved)
+    again, _ = sources.load(saved)
+    self.assertEqual(again.config.quantization, "int8")
+    self.assertEqual(sources.fingerprint(again), sources.fingerprint(model))
 
   def test_an_unknown_pre_tokenizer_is_refused_by_name(self):
     path = self.write_gguf(**{"tokenizer.ggml.pre": "klingon"})

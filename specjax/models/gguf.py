@@ -6,10 +6,12 @@ Every type that the `gguf` library dequantises is read, the others are refused
 by name. What a file's keys and tensors mean is `gguf_architectures`.
 """
 
+import dataclasses
 import os
 import pathlib
 from typing import Any
 
+from jax.sharding import Mesh
 import numpy as np
 
 from specjax.models import (
@@ -27,13 +29,18 @@ _ROTATED_BIASES = (".attn_q.bias", ".attn_k.bias")
 
 
 def load(
-  path: str | os.PathLike[str], dtype: Any = "float32"
+  path: str | os.PathLike[str],
+  dtype: Any = "float32",
+  quantization: str | None = None,
+  mesh: Mesh | None = None,
 ) -> tuple[TransformerConfig, dict[str, Any], dict[str, Any]]:
   """Loads a GGUF file.
 
   Args:
     path: the file.
     dtype: of the parameters, see `weights.DTYPES`.
+    quantization: "int8" makes 8-bit matrices of what is read.
+    mesh: devices that share the parameters; None is one device.
 
   Returns:
     Configuration, parameter tree and the file's keys and values, in which the
@@ -52,8 +59,11 @@ def load(
     # Llama 3's scaling of frequencies; no other graph reads this tensor.
     factors = tensors.pop(gguf_architectures.ROPE_FACTORS, None)
     tensors = {name: _as_rows(name, t) for name, t in tensors.items()}
-  config = gguf_config.read_config(
-    header, path.name, _read_factors(factors, path.name)
+  config = dataclasses.replace(
+    gguf_config.read_config(
+      header, path.name, _read_factors(factors, path.name)
+    ),
+    quantization=quantization,
   )
   params = parameters.load_params(
     config,
@@ -62,6 +72,7 @@ def load(
     parameter_dtype,
     path.name,
     interleaved=row.interleaved,
+    mesh=mesh,
   )
   return config, params, header.metadata
 

@@ -1,15 +1,18 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Llama-family weights from a Hugging Face folder (safetensors only).
+"""Weights from a Hugging Face folder (safetensors only).
 
 One file or several with an index; pickle files are never opened.
 """
 
+from collections.abc import Mapping
+import dataclasses
 import os
 import pathlib
 from typing import Any
 
 from absl import logging
+from jax.sharding import Mesh
 
 from specjax.models import (
   huggingface_config,
@@ -17,6 +20,7 @@ from specjax.models import (
   safetensors_header,
   weights,
 )
+from specjax.models.families import Family
 from specjax.models.transformer import TransformerConfig
 from specjax.text import untrusted
 
@@ -24,45 +28,21 @@ _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 # Suffixes of files that could run code when they are read.
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_UNEMBEDDING = "lm_head.weight"
-
-_NAMES: dict[parameters.Path, str] = {
-  ("embed", "embedding"): "model.embed_tokens.weight",
-  ("final_norm", "scale"): "model.norm.weight",
-  ("unembed", "kernel"): _UNEMBEDDING,
-  ("attention_norm", "scale"): "model.layers.{layer}.input_layernorm.weight",
-  ("attention", "query", "kernel"): (
-    "model.layers.{layer}.self_attn.q_proj.weight"
-  ),
-  ("attention", "key", "kernel"): (
-    "model.layers.{layer}.self_attn.k_proj.weight"
-  ),
-  ("attention", "value", "kernel"): (
-    "model.layers.{layer}.self_attn.v_proj.weight"
-  ),
-  ("attention", "output", "kernel"): (
-    "model.layers.{layer}.self_attn.o_proj.weight"
-  ),
-  ("mlp_norm", "scale"): (
-    "model.layers.{layer}.post_attention_layernorm.weight"
-  ),
-  ("mlp", "gate", "kernel"): "model.layers.{layer}.mlp.gate_proj.weight",
-  ("mlp", "up", "kernel"): "model.layers.{layer}.mlp.up_proj.weight",
-  ("mlp", "down", "kernel"): "model.layers.{layer}.mlp.down_proj.weight",
-}
-# Old checkpoints store the rotary frequencies, which follow from the
-# configuration.
-_DERIVED = ".self_attn.rotary_emb.inv_freq"
 
 
 def load(
-  folder: str | os.PathLike[str], dtype: Any = "float32"
+  folder: str | os.PathLike[str],
+  dtype: Any = "float32",
+  quantization: str | None = None,
+  mesh: Mesh | None = None,
 ) -> tuple[TransformerConfig, dict[str, Any]]:
   """Loads a folder with `config.json` and safetensors.
 
   Args:
     folder: the folder.
     dtype: of the parameters, see `weights.DTYPES`.
+    quantization: "int8" makes 8-bit matrices of what is read.
+    mesh: devices that share the parameters; None is one device.
 
   Returns:
     Configuration and parameter tree.
@@ -79,31 +59,27 @@ def load(
       f"{config_file} is missing: name a folder with config.json and "
       f"{_SINGLE}, or a .gguf file"
     )
-  config = huggingface_config.read_config(untrusted.read_object(config_file))
-  tensors = {
-    name: stored
-    for name, stored in _find_tensors(folder).items()
-    if not name.endswith(_DERIVED)
-  }
-  if config.tie_embeddings:
-    _drop_copy_of_embedding(tensors)
-  elif _UNEMBEDDING not in tensors:
-    raise ValueError(
-      f"{folder.name} lacks tensor '{_UNEMBEDDING}', and config.json says "
-      "tie_word_embeddings = false: get the complete weights"
-    )
+  raw = untrusted.read_object(config_file)
+  row = huggingface_config.find_family(raw)
+  config = dataclasses.replace(
+    huggingface_config.read_config(raw), quantization=quantization
+  )
+  tensors = _rename(_find_tensors(folder, row), row)
+  _settle_unembedding(tensors, row, config.tie_embeddings, folder.name)
   params = parameters.load_params(
-    config, tensors, _NAMES, parameter_dtype, folder.name
+    config, tensors, row.tensors, parameter_dtype, folder.name, mesh=mesh
   )
   return config, params
 
 
-def _find_tensors(folder: pathlib.Path) -> dict[str, weights.Stored]:
+def _find_tensors(
+  folder: pathlib.Path, row: Family
+) -> dict[str, weights.Stored]:
   """The tensors of the single file, or of all files that the index names."""
   if (folder / _SINGLE).is_file():
-    return safetensors_header.read(folder / _SINGLE)
+    return safetensors_header.read(folder / _SINGLE, row.ignored)
   if (folder / _INDEX).is_file():
-    return _read_index(folder)
+    return _read_index(folder, row)
   for path in sorted(folder.iterdir()):
     if path.suffix in PICKLES:
       raise ValueError(
@@ -113,7 +89,14 @@ def _find_tensors(folder: pathlib.Path) -> dict[str, weights.Stored]:
   raise FileNotFoundError(f"{folder} has neither {_SINGLE} nor {_INDEX}")
 
 
-def _read_index(folder: pathlib.Path) -> dict[str, weights.Stored]:
+def weight_files(folder: pathlib.Path) -> list[str]:
+  """Names of the files with the weights, as far as an index tells them."""
+  has_index = (folder / _INDEX).is_file()
+  return sorted(set(_read_places(folder).values())) if has_index else [_SINGLE]
+
+
+def _read_places(folder: pathlib.Path) -> dict[str, str]:
+  """The file of each tensor, which lies beside the index that names it."""
   places = untrusted.read_object(folder / _INDEX).get("weight_map")
   if not isinstance(places, dict):
     raise ValueError(f"{_INDEX}: weight_map is missing")
@@ -124,12 +107,21 @@ def _read_index(folder: pathlib.Path) -> dict[str, weights.Stored]:
         f"{_INDEX} names {weights.one_line(name)}: only .safetensors files "
         "beside it are read"
       )
+  return places
+
+
+def _read_index(folder: pathlib.Path, row: Family) -> dict[str, weights.Stored]:
+  places = _read_places(folder)
   tensors: dict[str, weights.Stored] = {}
   for name in sorted(set(places.values())):
     if not (folder / name).is_file():
       raise FileNotFoundError(f"{folder / name}, named by {_INDEX}, is missing")
-    found = safetensors_header.read(folder / name)
-    wanted = {tensor for tensor, place in places.items() if place == name}
+    found = safetensors_header.read(folder / name, row.ignored)
+    wanted = {
+      tensor
+      for tensor, place in places.items()
+      if place == name and not safetensors_header.fits(tensor, row.ignored)
+    }
     if set(found) != wanted:
       odd = min(set(found) ^ wanted)
       raise ValueError(
@@ -139,15 +131,44 @@ def _read_index(folder: pathlib.Path) -> dict[str, weights.Stored]:
   return tensors
 
 
-def _drop_copy_of_embedding(tensors: dict[str, weights.Stored]) -> None:
+def _rename(
+  tensors: Mapping[str, weights.Stored], row: Family
+) -> dict[str, weights.Stored]:
+  """The tensors under the names of the family's table."""
+  renamed: dict[str, weights.Stored] = {}
+  for name, stored in tensors.items():
+    for old, new in row.renamed.items():
+      if name.startswith(old):
+        name = new + name.removeprefix(old)
+        break
+    if name in renamed:
+      raise ValueError(
+        f"{stored.path.name}: tensor {weights.one_line(name)} is stored under "
+        "two names: remove one"
+      )
+    renamed[name] = stored
+  return renamed
+
+
+def _settle_unembedding(
+  tensors: dict[str, weights.Stored], row: Family, tied: bool, source: str
+) -> None:
   """Removes the unembedding of a tied model; the embedding is used."""
-  copy = tensors.pop(_UNEMBEDDING, None)
-  original = tensors.get(_NAMES[("embed", "embedding")])
+  paths = (("embed", "embedding"), ("unembed", "kernel"))
+  embedding, unembedding = (str(row.tensors[path]) for path in paths)
+  if not tied:
+    if unembedding not in tensors:
+      raise ValueError(
+        f"{source} lacks tensor '{unembedding}', and config.json says "
+        "tie_word_embeddings = false: get the complete weights"
+      )
+    return
+  copy, original = tensors.pop(unembedding, None), tensors.get(embedding)
   if copy is None or original is None:
     return
   if not weights.are_equal(copy, original):
     logging.warning(
       "tie_word_embeddings is true but %s differs from the embedding; the "
       "embedding is used for both",
-      _UNEMBEDDING,
+      unembedding,
     )

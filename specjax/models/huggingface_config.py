@@ -43,8 +43,8 @@ def find_family(raw: Mapping[str, Any]) -> Family:
   if not isinstance(name, str) or name not in families.FAMILIES:
     known = ", ".join(families.FAMILIES)
     raise ValueError(
-      f"config.json: model_type is {weights.one_line(name)}, known are {known}: "
-      "choose a model of one of these families"
+      f"config.json: model_type is {weights.one_line(name)}, known are "
+      f"{known}: choose a model of one of these families"
     )
   return families.FAMILIES[name]
 
@@ -148,13 +148,7 @@ def _read_windows(
   raw: Mapping[str, Any], row: Family, num_layers: int
 ) -> tuple[int | None, ...] | None:
   """The window of each layer, None where none has one."""
-  rule, size = row.windows, row.windows.size
-  if "sliding_window" in raw and raw["sliding_window"] is None:
-    size = None
-  elif rule.switch and not json_values.read(raw, rule.switch, bool, False):
-    size = None
-  elif size is not None:
-    size = json_values.read(raw, "sliding_window", int, size, 1)
+  rule, size = row.windows, _window_size(raw, row)
   stated = raw.get("layer_types")
   if size is None and stated is None:
     return None
@@ -176,6 +170,17 @@ def _read_windows(
     )
   windows = tuple(size if kind == _SLIDING else None for kind in kinds)
   return windows if any(windows) else None
+
+
+def _window_size(raw: Mapping[str, Any], row: Family) -> int | None:
+  rule = row.windows
+  if rule.size is None:
+    return None
+  if rule.switch and not json_values.read(raw, rule.switch, bool, False):
+    return None
+  if "sliding_window" in raw and raw["sliding_window"] is None:
+    return None
+  return json_values.read(raw, "sliding_window", int, rule.size, 1)
 
 
 def _usual_types(

@@ -206,50 +206,62 @@ def attend(
   S, K = k.shape[1:3]
   C = min(KEY_BLOCK, S)
   q = q.reshape(B, T, K, N // K, H).astype(jnp.float32) * scale
-  first = 0
-  if window is not None:
-    first = jnp.maximum(jnp.min(lengths) + 1 - window, 0) // C
-  blocks = jnp.minimum((jnp.max(lengths) + T + C - 1) // C, -(-S // C))
 
   def body(j, carry):
-    top, total, acc = carry
     # The last block would stick out of a capacity that C does not divide: it
     # starts earlier and skips the slots that were seen.
     start = jnp.minimum(j * C, S - C)
-    slots = start + jnp.arange(C)
+    slots = (start + jnp.arange(C))[None]
+    seen = _visible(slots, lengths, T, mask) & (slots >= j * C)[None]
+    if window is not None:
+      seen = seen & _within(slots, lengths, T, positions, window)
     keys = jax.lax.dynamic_slice_in_dim(k, start, C, axis=1)
     values = jax.lax.dynamic_slice_in_dim(v, start, C, axis=1)
-    # The order of axes matters: with t last but one, products of some widths
-    # add in another order.
-    scores = jnp.einsum("btkgh,bckh->bktgc", q, keys.astype(jnp.float32))
-    seen = _visible(slots[None, None], lengths, T, mask)
-    if window is not None:
-      seen = seen & _within(slots[None], lengths, T, positions, window)
-    seen = seen & (slots >= j * C)[None, None]
-    scores = jnp.where(seen[:, None, :, None], scores, -jnp.inf)
-    new_top = jnp.maximum(top, jnp.max(scores, axis=-1))
-    weights = jnp.exp(scores - new_top[..., None])
-    scale = jnp.exp(top - new_top)
-    out = jnp.einsum("bktgc,bckh->bktgh", weights, values.astype(jnp.float32))
-    total = total * scale + pairwise_sum(weights)
-    return new_top, total, acc * scale[..., None] + out
+    return _add_block(carry, q, keys, values, seen)
 
   heads = (B, K, T, N // K)
   zeros = jnp.zeros((*heads, H))
   carry = (jnp.full(heads, LOWEST), zeros[..., 0], zeros)
-  _, total, acc = jax.lax.fori_loop(first, blocks, body, carry)
+  first = 0
+  if window is not None:
+    first = jnp.maximum(jnp.min(lengths) + 1 - window, 0) // C
+  last = jnp.minimum((jnp.max(lengths) + T + C - 1) // C, -(-S // C))
+  _, total, acc = jax.lax.fori_loop(first, last, body, carry)
   out = acc / total[..., None]
   return out.transpose(0, 2, 1, 3, 4).reshape(B, T, N, H)
 
 
+def _add_block(carry, q, keys, values, seen):
+  """One step of the online softmax.
+
+  Args:
+    carry: largest score, sum of weights and weighted values so far.
+    q: [B, T, K, G, H], scaled.
+    keys: [B, C, K, H].
+    values: the same shape.
+    seen: [B, T, C].
+  """
+  top, total, acc = carry
+  # The order of axes matters: with t last but one, products of some widths add
+  # in another order.
+  scores = jnp.einsum("btkgh,bckh->bktgc", q, keys.astype(jnp.float32))
+  scores = jnp.where(seen[:, None, :, None], scores, -jnp.inf)
+  new_top = jnp.maximum(top, jnp.max(scores, axis=-1))
+  weights = jnp.exp(scores - new_top[..., None])
+  scale = jnp.exp(top - new_top)
+  out = jnp.einsum("bktgc,bckh->bktgh", weights, values.astype(jnp.float32))
+  total = total * scale + pairwise_sum(weights)
+  return new_top, total, acc * scale[..., None] + out
+
+
 def _visible(slots, lengths, block, mask):
-  """[B, T, C]: what each block token sees of cache `slots` [1, 1, C]."""
+  """[B, T, C]: what each block token sees of cache `slots` [1, C]."""
   if mask is None:
     last = lengths[:, None] + jnp.arange(block)[None]
-    return slots <= last[:, :, None]
+    return slots[None] <= last[:, :, None]
   recent = mask.shape[-1]
   first = lengths + block - recent  # [B] slot of the mask's first column
-  column = slots - first[:, None, None]  # [B, 1, C]
+  column = (slots - first[:, None])[:, None]  # [B, 1, C]
   inside = jnp.take_along_axis(mask, jnp.clip(column, 0, recent - 1), axis=2)
   return (column < 0) | (inside & (column < recent))
 

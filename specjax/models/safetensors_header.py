@@ -8,6 +8,8 @@ no overlap, no hole, nothing after the last. All of it is compared with the
 size of the file before anything of that size is allocated.
 """
 
+from collections.abc import Mapping, Sequence
+import fnmatch
 import json
 import math
 import os
@@ -31,8 +33,20 @@ _MAX_DIMS = 8
 _METADATA = "__metadata__"
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, weights.Stored]:
+def fits(name: str, patterns: Sequence[str]) -> bool:
+  """Whether a tensor's name fits one of the patterns (`*` is any text)."""
+  return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def read(
+  path: str | os.PathLike[str], ignored: Sequence[str] = ()
+) -> dict[str, weights.Stored]:
   """Reads and checks the header; returns the tensors by name.
+
+  Args:
+    path: the file.
+    ignored: patterns of tensors that are left out, whatever their dtype; only
+      the range of their bytes is checked.
 
   Raises:
     ValueError: not a safetensors file, a tensor of another dtype than F32,
@@ -56,9 +70,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, weights.Stored]:
   start = 8 + length
   tensors, ranges = {}, []
   for name, entry in entries.items():
-    stored, begin, end = _check_entry(path, name, entry, start)
-    tensors[name] = stored
-    ranges.append((begin, end, name))
+    what = f"{path.name}: tensor {weights.one_line(name)}"
+    if not isinstance(entry, dict):
+      raise ValueError(f"{what} has no description")
+    if not fits(name, ignored):
+      tensors[name] = _check_tensor(path, entry, start, what)
+    ranges.append((*_check_range(entry, what), name))
   _check_ranges(ranges, size - start, path.name)
   return tensors
 
@@ -81,12 +98,17 @@ def _parse_json(text: bytes, source: str) -> dict[str, Any]:
   return header
 
 
-def _check_entry(
-  path: pathlib.Path, name: str, entry: Any, start: int
-) -> tuple[weights.Stored, int, int]:
-  what = f"{path.name}: tensor {weights.one_line(name)}"
-  if not isinstance(entry, dict):
-    raise ValueError(f"{what} has no description")
+def _check_range(entry: Mapping[str, Any], what: str) -> tuple[int, int]:
+  offsets: Any = entry.get("data_offsets")
+  if not _are_sizes(offsets) or len(offsets) != 2:
+    raise ValueError(f"{what} has the range {weights.one_line(offsets)}")
+  return offsets[0], offsets[1]
+
+
+def _check_tensor(
+  path: pathlib.Path, entry: Mapping[str, Any], start: int, what: str
+) -> weights.Stored:
+  """The tensor whose description is `entry`, of data from byte `start`."""
   kind: Any = entry.get("dtype")
   shape: Any = entry.get("shape")
   if not isinstance(kind, str) or kind not in _DTYPES:
@@ -96,24 +118,20 @@ def _check_entry(
     )
   if not _are_sizes(shape) or not 1 <= len(shape) <= _MAX_DIMS or 0 in shape:
     raise ValueError(f"{what} has the shape {weights.one_line(shape)}")
-  offsets: Any = entry.get("data_offsets")
-  if not _are_sizes(offsets) or len(offsets) != 2:
-    raise ValueError(f"{what} has the range {weights.one_line(offsets)}")
   dtype = _DTYPES[kind]
-  begin, end = offsets
+  begin, end = _check_range(entry, what)
   if end - begin != math.prod(shape) * dtype.itemsize:
     raise ValueError(
       f"{what}: {kind} {tuple(shape)} takes "
       f"{math.prod(shape) * dtype.itemsize} bytes, its range has {end - begin}"
     )
-  stored = weights.Stored(
+  return weights.Stored(
     path=path,
     offset=start + begin,
     shape=tuple(shape),
     row_bytes=shape[-1] * dtype.itemsize,
     decode=lambda raw: raw.view(dtype),
   )
-  return stored, begin, end
 
 
 def _are_sizes(values: Any) -> bool:

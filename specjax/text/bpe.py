@@ -3,39 +3,24 @@
 """From the raw vocabulary of a GGUF file to a working BPE encoder.
 
 GGUF stores token texts, merges or scores, and the *name* of the rule that cuts
-text into words before merging. The rules are not in the file, so the few that
-belong to supported models are written here, and any other name is refused: a
-near miss would give ids that look right until a line has two spaces in it.
+text into words before merging (`pretokenizers`).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specjax.text import untrusted, vocabulary
+from specjax.text import pretokenizers, untrusted, vocabulary
 
 # Values of tokenizer.ggml.token_type.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
-# Contractions, words with one character in front, digits in threes, symbols,
-# line breaks, spaces: the rule of Llama 3.
-_LLAMA3 = (
-  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-  r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-# Spelling in tokenizer.ggml.pre -> rule.
-PRE_TOKENIZERS = {
-  "gpt-2": "gpt-2",
-  "smollm": "smollm",
-  "llama-bpe": "llama-3",
-  "llama3": "llama-3",
-  "llama-v3": "llama-3",
-}
 
-
-def is_llama3(metadata: Mapping[str, Any]) -> bool:
-  """Whether tokenizer.ggml.pre names the rule of Llama 3."""
+def adds_bos(metadata: Mapping[str, Any]) -> bool:
+  """Whether texts begin with BOS where a file does not say (llama.cpp's)."""
+  if metadata.get("tokenizer.ggml.model") == "llama":
+    return True
   pre = untrusted.entry(metadata, "tokenizer.ggml.pre", str)
-  return pre is not None and PRE_TOKENIZERS.get(pre) == "llama-3"
+  return pretokenizers.find(pre).adds_bos
 
 
 def _field(
@@ -98,8 +83,13 @@ def from_gguf(metadata: Mapping[str, Any]) -> vocabulary.Vocabulary:
     pre = untrusted.entry(metadata, "tokenizer.ggml.pre", str)
     encoder = _byte_level_encoder(tokens, types, merges, pre)
   elif kind == "llama":
+    _check_no_rewriting(metadata)
     size = len(metadata["tokenizer.ggml.tokens"])
     scores = _field(metadata, "scores", (int, float), size)
+    tokens = [
+      token.replace(" ", vocabulary.SPACE) if kind == USER_DEFINED else token
+      for token, kind in zip(tokens, types)
+    ]
     stated = untrusted.entry(metadata, "tokenizer.ggml.add_space_prefix", bool)
     prefix_space = True if stated is None else stated
     encoder = _sentencepiece_encoder(tokens, types, scores, prefix_space)
@@ -118,6 +108,16 @@ def from_gguf(metadata: Mapping[str, Any]) -> vocabulary.Vocabulary:
     special_ids=frozenset(special),
     prefix_space=prefix_space,
   )
+
+
+def _check_no_rewriting(metadata: Mapping[str, Any]) -> None:
+  """Refuses vocabularies whose texts are changed before they are cut."""
+  for name in ("remove_extra_whitespaces", "precompiled_charsmap"):
+    value = metadata.get(f"tokenizer.ggml.{name}")
+    if value:
+      raise ValueError(
+        f"tokenizer.ggml.{name} = {value!r:.60} is not supported"
+      )
 
 
 def _byte_level_encoder(
@@ -139,13 +139,7 @@ def _byte_level_encoder(
   import tokenizers
   from tokenizers import models
 
-  if pre not in PRE_TOKENIZERS:
-    known = ", ".join(PRE_TOKENIZERS)
-    raise ValueError(
-      f"unknown pre-tokenizer {pre!r:.60} (tokenizer.ggml.pre): known are"
-      f" {known}"
-    )
-  rule = PRE_TOKENIZERS[pre]
+  rule = pretokenizers.find(pre)
   pairs = []
   for index, merge in enumerate(merges):
     # A part may begin with a space only in vocabularies of other kinds.
@@ -158,32 +152,14 @@ def _byte_level_encoder(
     model = models.BPE(
       vocab=ids,
       merges=pairs,
-      # Llama 3 takes a whole word that is a token without merging.
-      ignore_merges=rule == "llama-3",
+      ignore_merges=rule.whole_words,
     )
   except Exception as error:  # The Rust library raises bare exceptions.
     raise ValueError(f"tokenizer.ggml.merges do not fit: {error}") from None
   encoder = tokenizers.Tokenizer(model)
-  encoder.pre_tokenizer = _pre_tokenizer(rule)
+  pretokenizers.apply(rule, encoder)
   _add_tokens(encoder, tokens, types)
   return encoder
-
-
-def _pre_tokenizer(rule: str) -> Any:
-  import tokenizers
-  from tokenizers import pre_tokenizers
-
-  gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-  if rule == "gpt-2":
-    return gpt2
-  if rule == "smollm":
-    # Digits first: spaces before a number then stand at the end of their
-    # piece, and GPT-2's rule treats them differently there.
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    return pre_tokenizers.Sequence([digits, gpt2])
-  split = pre_tokenizers.Split(tokenizers.Regex(_LLAMA3), behavior="isolated")
-  plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-  return pre_tokenizers.Sequence([split, plain])
 
 
 def _sentencepiece_encoder(
@@ -196,12 +172,18 @@ def _sentencepiece_encoder(
 
   SentencePiece BPE joins the neighbours whose union scores best; the scores
   give every way to split a token into two tokens one rank. Characters without a
-  token become byte tokens. With `prefix_space` every stretch of text, at the
-  start and after a special token, gets a space in front.
+  token become byte tokens. User-defined tokens, such as Gemma's runs of spaces
+  and line breaks, are cut out of the text as it is, before its spaces become
+  visible. With `prefix_space` every stretch of text, at the start and after
+  such a token, gets a space in front.
   """
   import tokenizers
   from tokenizers import models, normalizers
 
+  tokens = [
+    token.replace(vocabulary.SPACE, " ") if kind == USER_DEFINED else token
+    for token, kind in zip(tokens, types)
+  ]
   ids = {token: index for index, token in enumerate(tokens)}
   unknown = [t for t, kind in zip(tokens, types) if kind == UNKNOWN]
   try:

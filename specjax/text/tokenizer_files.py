@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import json
 import os
 import pathlib
 from typing import Any
@@ -12,7 +13,9 @@ from specjax.text import untrusted
 
 # Special tokens that chat templates know by name.
 NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
+_TOKENIZER = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
+_GENERATION = "generation_config.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +48,7 @@ def read(path: str | os.PathLike[str]) -> TokenizerFiles:
       it must have, by name.
   """
   folder = pathlib.Path(path)
-  file = folder / "tokenizer.json"
+  file = folder / _TOKENIZER
   if not file.is_file():
     raise FileNotFoundError(
       f"{folder} has no tokenizer.json: save the model's fast tokenizer there"
@@ -55,7 +58,7 @@ def read(path: str | os.PathLike[str]) -> TokenizerFiles:
   names = {name: _text(stated.get(name), name, folder) for name in NAMES}
   end_ids = [
     index
-    for name in ("generation_config.json", "config.json")
+    for name in (_GENERATION, "config.json")
     for index in _end_ids(folder, name)
   ]
   where = f"{folder / _CONFIG}: "
@@ -67,6 +70,29 @@ def read(path: str | os.PathLike[str]) -> TokenizerFiles:
     add_eos=untrusted.entry(config, "add_eos_token", bool, where),
     chat_template=_template(folder, config),
   )
+
+
+def write(vocabulary: str, stated: TokenizerFiles) -> None:
+  """Writes the files that `read` reads as `stated`.
+
+  Args:
+    vocabulary: content of `stated.file`.
+    stated: all the rest.
+  """
+  folder = stated.file.parent
+  config = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "add_bos_token": stated.add_bos,
+    "add_eos_token": stated.add_eos,
+    "chat_template": stated.chat_template,
+  }
+  stated.file.write_text(vocabulary, encoding="utf-8")
+  for name, content in (
+    (_CONFIG, config | dict(stated.names)),
+    (_GENERATION, {"eos_token_id": list(stated.end_ids)}),
+  ):
+    known = {key: value for key, value in content.items() if value is not None}
+    (folder / name).write_text(json.dumps(known, indent=2) + "\n")
 
 
 def _object(folder: pathlib.Path, name: str) -> dict[str, Any]:

@@ -26,9 +26,11 @@ def read_text(path: str | os.PathLike[str]) -> str:
   """
   path = os.fspath(path)
   with open(path, "rb") as file:
-    data = file.read(MAX_BYTES + 1)
-  if len(data) > MAX_BYTES:
-    raise ValueError(f"{path} is larger than {MAX_BYTES} bytes")
+    # Asked for more, `read` would take the room for it first.
+    size = min(os.fstat(file.fileno()).st_size, MAX_BYTES)
+    data = file.read(size + 1)
+  if len(data) > size:
+    raise ValueError(f"{path} is larger than {size} bytes")
   try:
     return data.decode("utf-8")
   except UnicodeDecodeError as error:

@@ -8,7 +8,8 @@ byte as one character of a fixed alphabet. SentencePiece BPE with byte fallback
 """
 
 import codecs
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+import contextlib
 import dataclasses
 import functools
 import json
@@ -20,12 +21,13 @@ SPACE = "\u2581"  # SentencePiece's visible space.
 _MAX_IDS = 1 << 22
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
 class Vocabulary:
   """Token texts by id and the rules that make ids of text.
 
   Attributes:
-    encoder: a `tokenizers.Tokenizer` of the Rust library.
+    encoder: a `tokenizers.Tokenizer` of the Rust library. Not compared when
+      two vocabularies are.
     tokens: the text of each id, as the vocabulary spells it ("" for a hole).
     byte_level: spelled in the byte-level alphabet, else SentencePiece's way.
     added_ids: ids spelled as plain text: special and user-defined tokens.
@@ -33,12 +35,34 @@ class Vocabulary:
     prefix_space: encoding puts a space in front, so decoding takes one away.
   """
 
-  encoder: Any = dataclasses.field(repr=False)
+  encoder: Any = dataclasses.field(repr=False, compare=False)
   tokens: tuple[str, ...] = dataclasses.field(repr=False)
   byte_level: bool
   added_ids: frozenset[int] = dataclasses.field(repr=False)
   special_ids: frozenset[int] = dataclasses.field(repr=False)
   prefix_space: bool
+
+  def encode(self, text: str, *, special: bool = False) -> list[int]:
+    """Ids of a text; `special` lets the encoder add its own marks.
+
+    Raises:
+      ValueError: no Unicode text, or an encoder that fails on it.
+    """
+    try:
+      text.encode()
+    except (AttributeError, UnicodeEncodeError):
+      raise ValueError(f"prompt is not valid Unicode: {text!r:.80}") from None
+    with _in_one_line(f"cannot encode {text!r:.80}"):
+      return self.encoder.encode(text, add_special_tokens=special).ids
+
+  def to_json(self) -> str:
+    """A tokenizer.json that `from_json` reads as this vocabulary."""
+    import tokenizers
+
+    encoder = tokenizers.Tokenizer.from_str(self.encoder.to_str())
+    if encoder.decoder is None:
+      encoder.decoder = _decoder(self.byte_level, self.prefix_space)
+    return encoder.to_str()
 
   def token_bytes(self, token: int) -> bytes:
     """The exact bytes that an id stands for."""
@@ -47,8 +71,10 @@ class Vocabulary:
         f"id {token} is not one of the {len(self.tokens)} known tokens"
       )
     text = self.tokens[token]
-    if token in self.added_ids:
+    plain = self.added_ids if self.byte_level else self.special_ids
+    if token in plain:
       return _utf8(text)
+    # SentencePiece writes spaces visibly in user-defined tokens as well.
     return _byte_level(text) if self.byte_level else _sentencepiece(text)
 
 
@@ -118,6 +144,35 @@ def _sentencepiece(text: str) -> bytes:
   return _utf8(text.replace(SPACE, " "))
 
 
+@contextlib.contextmanager
+def _in_one_line(problem: str) -> Generator[None]:
+  """Turns what the Rust library raises into a ValueError of one line."""
+  try:
+    yield
+  except BaseException as error:
+    # It raises bare exceptions. Its panics are no Exceptions even, and of a
+    # class that can only be told by its name.
+    panics = type(error).__name__ == "PanicException"
+    if not (panics or isinstance(error, Exception)):
+      raise
+    raise ValueError(f"{problem}: {' '.join(str(error).split())}") from None
+
+
+def _decoder(byte_level: bool, prefix_space: bool) -> Any:
+  """The library's way from tokens to text; `from_json` learns from it."""
+  from tokenizers import decoders
+
+  if byte_level:
+    return decoders.ByteLevel()
+  steps: list[decoders.Decoder] = [
+    decoders.Replace(SPACE, " "),
+    decoders.ByteFallback(),
+    decoders.Fuse(),
+  ]
+  steps += [decoders.Strip(" ", 1, 0)] if prefix_space else []
+  return decoders.Sequence(steps)
+
+
 def from_json(text: str) -> Vocabulary:
   """The vocabulary of a tokenizer.json.
 
@@ -126,13 +181,9 @@ def from_json(text: str) -> Vocabulary:
   """
   import tokenizers
 
-  try:
+  with _in_one_line("not a tokenizer"):
     stated = json.loads(text)
     encoder = tokenizers.Tokenizer.from_str(text)
-  except Exception as error:  # The Rust library raises bare exceptions.
-    raise ValueError(
-      f"not a tokenizer: {' '.join(str(error).split())}"
-    ) from None
   # Settings of a training run; here they would cut prompts short.
   encoder.no_truncation()
   encoder.no_padding()
@@ -150,11 +201,16 @@ def from_json(text: str) -> Vocabulary:
   for token, index in ids.items():
     tokens[index] = token
   added = encoder.get_added_tokens_decoder()
+  special = frozenset(i for i, token in added.items() if token.special)
+  if not byte_level:
+    # One spelling of user-defined tokens, wherever a vocabulary comes from.
+    for index in added.keys() - special:
+      tokens[index] = tokens[index].replace(" ", SPACE)
   return Vocabulary(
     encoder=encoder,
     tokens=tuple(tokens),
     byte_level=byte_level,
     added_ids=frozenset(added),
-    special_ids=frozenset(i for i, token in added.items() if token.special),
+    special_ids=special,
     prefix_space='"Strip"' in decoder,
   )

@@ -4,11 +4,12 @@
 
   python -m tests.parity.make_model_golden MODEL.gguf tests/golden
 
-needs the extra `parity` and runs in float32. Two files:
+needs the extra `parity` and runs in float32. Three files:
 
 model_tiny.npz: for each of CASES, logits of TOKENS, the ids that greedy
   decoding adds to them, and what Transformers divides the rotary frequencies
   by. Weights are `checkpoint_files.random_tensors`.
+model_families.npz: "CASE/logits" and "CASE/greedy" of `family_files.CONFIGS`.
 model_smollm2.npz: the same of the default model, read by Transformers' own GGUF
   reader: of each position the largest logits and a fixed sample of the others.
 """
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tests import checkpoint_files
+from tests import checkpoint_files, family_files
 
 CASES = {
   # Llama 2: one kv head a query head, an output matrix of its own.
@@ -41,6 +42,7 @@ SCALING = {
 TOKENS = np.random.default_rng(7).integers(
   0, checkpoint_files.TINY.vocab_size, 40
 )
+FAMILY_TOKENS = TOKENS[:24]
 NEW_TOKENS = 64
 TEXT = (
   "The river rises in the hills and runs slowly through the old town. In 1987 "
@@ -102,6 +104,26 @@ def tiny(folder: pathlib.Path) -> dict[str, np.ndarray]:
   return arrays
 
 
+def families(folder: pathlib.Path) -> dict[str, np.ndarray]:
+  """Arrays "CASE/logits" and "CASE/greedy" of a checkpoint of every family."""
+  arrays = {}
+  for name in family_files.CONFIGS:
+    network = load(family_files.write(name, folder / name))
+    arrays[f"{name}/logits"] = logits(network, FAMILY_TOKENS)
+    arrays[f"{name}/greedy"] = _greedy(network, FAMILY_TOKENS)
+  return arrays
+
+
+def load(folder: pathlib.Path) -> Any:
+  """Transformers' network of a folder, in float32."""
+  import torch
+  import transformers
+
+  return transformers.AutoModelForCausalLM.from_pretrained(
+    folder, dtype=torch.float32
+  ).eval()
+
+
 def smollm2(model: pathlib.Path) -> dict[str, np.ndarray]:
   """Arrays of the default model."""
   import torch
@@ -137,6 +159,8 @@ def main(arguments: list[str]) -> None:
   model, folder = map(pathlib.Path, arguments)
   with tempfile.TemporaryDirectory() as scratch:
     _save(folder / "model_tiny.npz", tiny(pathlib.Path(scratch)))
+    families_folder = pathlib.Path(scratch) / "families"
+    _save(folder / "model_families.npz", families(families_folder))
   _save(folder / "model_smollm2.npz", smollm2(model))
 
 

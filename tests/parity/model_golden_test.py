@@ -35,6 +35,10 @@ class ModelGoldenTest(parameterized.TestCase):
     with tempfile.TemporaryDirectory() as folder:
       self.assert_stored(maker.tiny(pathlib.Path(folder)), "model_tiny")
 
+  def test_families(self):
+    with tempfile.TemporaryDirectory() as folder:
+      self.assert_stored(maker.families(pathlib.Path(folder)), "model_families")
+
   def test_default_model(self):
     self.assert_stored(maker.smollm2(self.model), "model_smollm2")
 
