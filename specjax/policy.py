@@ -16,6 +16,20 @@ import numpy as np
 from specjax import types
 
 
+def fixed(drafter: types.Drafter, length: int = -1) -> "Fixed":
+  """`Fixed` for a drafter; length -1 drafts as many as it can.
+
+  Raises:
+    ValueError: the drafter never drafts that many.
+  """
+  if length > drafter.max_depth:
+    raise ValueError(
+      f"length is {length} but its drafter drafts {drafter.max_depth} tokens "
+      "at most: make them equal"
+    )
+  return Fixed(drafter.max_depth if length == -1 else length)
+
+
 class Fixed(struct.PyTreeNode):
   """The same draft length in every round; 0 is plain decoding.
 

@@ -52,22 +52,33 @@ def propose(
   stop: types.Stop,
 ) -> tuple[types.DecodeState, types.Draft]:
   """The draft, cut to what the policy wants and the row still needs."""
+  known = context(target, verifier, state, sampling, policy, stop)
+  draft, drafter_state, cache = drafter.propose(state.drafter, known)
+  state = state.replace(drafter=drafter_state, cache=cache)
+  return state, tree.truncate(draft, known.draft_length)
+
+
+def context(
+  target: types.Model,
+  verifier: types.Verifier,
+  state: types.DecodeState,
+  sampling: sampling_lib.Sampling,
+  policy: types.Policy,
+  stop: types.Stop,
+) -> types.Context:
+  """What the drafter may know in the next round."""
   streams = streams_lib.Streams(state.keys, state.round, sampling.is_greedy)
-  length = _draft_length(policy, state, stop)
-  context = types.Context(
+  return types.Context(
     tokens=state.tokens,
     lengths=state.lengths,
     history=state.history,
     sampling=sampling,
     noise=verifier.noise(streams, target.vocab_size),
-    draft_length=length,
+    draft_length=_draft_length(policy, state, stop),
     cache=state.cache,
     policy=policy,
     policy_state=state.policy,
   )
-  draft, drafter_state, cache = drafter.propose(state.drafter, context)
-  state = state.replace(drafter=drafter_state, cache=cache)
-  return state, tree.truncate(draft, length)
 
 
 def verify(

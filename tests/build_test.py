@@ -11,7 +11,7 @@ from absl.testing import absltest, parameterized
 
 from specjax import data
 from specjax import session as session_lib
-from specjax.bench import build
+from specjax.bench import build, loading
 from specjax.drafters import draft_model, empty, ngram
 from specjax.models import sources
 from specjax.verifiers import coupled, rejection
@@ -48,8 +48,9 @@ class BuildTest(parameterized.TestCase):
     }
     methods["d"]["drafter"]["model"] = str(self.model)
     config = self.config(methods=methods)
-    target, tokenizer = sources.load(config.target)
-    built = build.methods(config, target, build.check_drafts(config, tokenizer))
+    loaded = loading.load(config)
+    target = loaded.target.model
+    built = build.methods(config, target, loaded.draft_models)
     # Natural order, since a config keeps none.
     self.assertEqual(list(built), ["d", "e", "n2", "n10"])
     drafter: Any = built["d"].drafter

@@ -49,7 +49,7 @@ def write_config(path: pathlib.Path, model: pathlib.Path, **changes):
   path.write_text(
     "import json\nfrom ml_collections import ConfigDict\n\n\n"
     "def get_config(arg=''):\n"
-    f"  return ConfigDict(json.loads({text})).lock()\n"
+    f"  return ConfigDict(json.loads({text}), allow_dotted_keys=True).lock()\n"
   )
   return path
 

@@ -10,19 +10,19 @@ from typing import Any
 from ml_collections import ConfigDict
 import numpy as np
 
-from specjax import api, data, policy, tokenizers, types
+from specjax import answers, api, data, tokenizers, types
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax.drafters import draft_model, empty, ngram
+from specjax.bench import parts
 from specjax.models import gguf_header, sources
-from specjax.verifiers import coupled, rejection
-
-_VERIFIERS = {"coupled": coupled.Coupled, "rejection": rejection.Rejection}
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """Prompts as token ids, and what their answers may look like."""
+  """Prompts as token ids, and what their answers may look like.
+
+  A prompt with several samples stands here once for each.
+  """
 
   prompts: tuple[data.Prompt, ...]
   ids: tuple[tuple[int, ...], ...]
@@ -68,13 +68,18 @@ def task(
 ) -> Task:
   """The prompts as ids; a text becomes a message where there is a template."""
   ids = api.encode(tokenizer, [prompt.content for prompt in loaded])
-  return Task(tuple(loaded), tuple(map(tuple, ids)), settings(config))
+  rows = [
+    (dataclasses.replace(prompt, sample=sample), tuple(row))
+    for prompt, row in zip(loaded, ids)
+    for sample in range(config.samples)
+  ]
+  return Task(*zip(*rows), settings=settings(config))
 
 
 def settings(config: ConfigDict) -> session_lib.Settings:
   """Raises ValueError for a sampling setting out of range."""
   sampling = sampling_lib.Sampling(**config.sampling)
-  sampling_lib.per_row(sampling, 1)
+  answers.check_samples(config.samples, sampling_lib.per_row(sampling, 1))
   return session_lib.Settings(
     sampling=sampling,
     max_new_tokens=config.max_new_tokens,
@@ -106,20 +111,42 @@ def check_drafts(
   return found
 
 
+def draft_key(drafter: ConfigDict) -> tuple[str, str] | None:
+  """Name and quantization of a drafter's model; None if it has none."""
+  if "model" not in drafter:
+    return None
+  return str(drafter.model), str(drafter.get("quantization", "none"))
+
+
+def check(config: ConfigDict) -> None:
+  """Refuses what needs no model to be found wrong: sampling and parts.
+
+  Raises:
+    ValueError: one line that names the key.
+  """
+  settings(config)
+  for name in names(config):
+    for part, section in config.methods[name].items():
+      where = f"methods.{name}.{part}"
+      if not parts.needs(where, part, section.type):
+        parts.build(where, part, section, {})
+
+
 def methods(
-  config: ConfigDict, target: Any, drafts: Mapping[str, sources.Source]
+  config: ConfigDict, target: Any, models: Mapping[tuple[str, str], Any]
 ) -> dict[str, session_lib.Method]:
-  """Drafter, verifier and policy of each method; loads draft models."""
-  models = {}
-  for model, source in drafts.items():
-    same = model == config.target
-    models[model] = target if same else sources.load(source, config.dtype)[0]
+  """Drafter, verifier and policy of each method.
+
+  Args:
+    config: checked.
+    target: the loaded model.
+    models: loaded draft models by their `draft_key`.
+
+  Raises:
+    ValueError: a part cannot be made, or does not keep its protocol.
+  """
   return {
-    name: session_lib.Method(
-      drafter=_drafter(config.methods[name].drafter, models),
-      verifier=_VERIFIERS[config.methods[name].verifier.type](),
-      policy=_policy(config.methods[name].policy),
-    )
+    name: _method(f"methods.{name}", config.methods[name], target, models)
     for name in names(config)
   }
 
@@ -177,18 +204,14 @@ def _read_tokenizer(source: sources.Source) -> tokenizers.Tokenizer:
   return tokenizers.from_folder(source.path)
 
 
-def _drafter(config: ConfigDict, models: Mapping[str, Any]) -> types.Drafter:
-  fields = {key: config[key] for key in config if key != "type"}
-  if config.type == "ngram":
-    return ngram.NGram(**fields)
-  if config.type == "draft_model" and config.length:
-    return draft_model.DraftModel(models[config.model], config.length)
-  return empty.Empty()
+def _method(where, config, target, models) -> session_lib.Method:
+  provided = {"target": target, "model": models.get(draft_key(config.drafter))}
+  made = {}
+  for part in ("drafter", "verifier", "policy"):
+    made[part] = parts.build(f"{where}.{part}", part, config[part], provided)
+    provided |= made
+  return session_lib.Method(**made)
 
 
 def _natural(name: str) -> list[str | int]:
   return [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]
-
-
-def _policy(config: ConfigDict) -> types.Policy | None:
-  return policy.Fixed(config.length) if config.length >= 0 else None

@@ -1,0 +1,68 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Targets and drafts as tables, for exact enumeration.
+
+A law maps prefixes [N, n] to log-probabilities [N, V].
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from specjax import exact
+
+
+def cases(vocab: int) -> Iterator[tuple[str, exact.Conditional, exact.Drafts]]:
+  """Named pairs of a target and of what drafts for it."""
+  target, other = random(1, vocab), random(2, vocab)
+  low, high = only(target, even=True), only(other, even=False)
+  greedy = best(target)
+  yield "honest draft", target, exact.honest(other)
+  yield "draft taken as given", target, exact.Drafts(other, None)
+  yield "best tokens of a law", target, exact.honest(best(other))
+  yield "best tokens taken as given", target, exact.Drafts(best(other), None)
+  yield "the target drafts for itself", target, exact.honest(target)
+  yield "draft with holes", target, exact.honest(high)
+  yield "target with holes", low, exact.honest(other)
+  yield "target and draft without overlap", low, exact.honest(high)
+  yield "greedy target", greedy, exact.honest(other)
+  yield "greedy target drafts for itself", greedy, exact.honest(greedy)
+
+
+def random(seed: int, vocab: int) -> exact.Conditional:
+  """A law that depends on the whole prefix."""
+
+  def law(prefix: np.ndarray) -> np.ndarray:
+    rng = np.random.default_rng([seed, prefix.shape[1]])
+    table = rng.normal(scale=1.2, size=(vocab ** prefix.shape[1], vocab))
+    index = np.zeros(len(prefix), int)
+    for token in prefix.T:
+      index = index * vocab + token
+    return normalised(table[index])
+
+  return law
+
+
+def best(law: exact.Conditional) -> exact.Conditional:
+  """All mass on the most likely token."""
+
+  def one_hot(prefix: np.ndarray) -> np.ndarray:
+    x = law(prefix)
+    return np.where(np.arange(x.shape[1]) == x.argmax(1)[:, None], 0.0, -np.inf)
+
+  return one_hot
+
+
+def only(law: exact.Conditional, *, even: bool) -> exact.Conditional:
+  """The law on the tokens with even ids, or with odd ones."""
+
+  def half(prefix: np.ndarray) -> np.ndarray:
+    x = law(prefix)
+    kept = (np.arange(x.shape[1]) % 2 == 0) == even
+    return normalised(np.where(kept, x, -np.inf))
+
+  return half
+
+
+def normalised(x: np.ndarray) -> np.ndarray:
+  return x - np.logaddexp.reduce(x, axis=1, keepdims=True)
