@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked and what is answered: methods, settings, generations."""
 
+from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
@@ -95,3 +96,55 @@ class Generation:
   rejected: np.ndarray
   prefill_seconds: float
   decode_seconds: float
+
+
+def random_streams(
+  settings: Settings,
+  indices: Sequence[int] | None,
+  samples: Sequence[int] | None,
+  count: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Seeds, prompt indices, sample indices [count], which choose streams.
+
+  Args:
+    settings: have the seed.
+    indices: None numbers the prompts, or is 0 where each has a seed.
+    samples: None is 0, the first answer to each prompt.
+    count: of answers.
+
+  Raises:
+    ValueError: there is not one seed, nor one an answer.
+  """
+  seed = np.asarray(settings.seed)
+  if seed.ndim and len(seed) != count:
+    raise ValueError(
+      f"there are {len(seed)} seeds for {count} prompts: give one, or one each"
+    )
+  if indices is None:
+    indices = [0] * count if seed.ndim else range(count)
+  if samples is None:
+    samples = [0] * count
+  return (
+    np.broadcast_to(seed, (count,)),
+    np.asarray(indices),
+    np.asarray(samples),
+  )
+
+
+def check_samples(samples: int, sampling: sampling_lib.Sampling) -> None:
+  """Refuses several answers that are bound to be one.
+
+  Args:
+    samples: answers a prompt.
+    sampling: as `sampling.per_row` gives it.
+
+  Raises:
+    ValueError: less than one, or several without a temperature.
+  """
+  if samples < 1:
+    raise ValueError(f"samples is {samples}: use 1 or more")
+  if samples > 1 and sampling.is_greedy:
+    raise ValueError(
+      f"samples is {samples} but the temperature is 0, so all answers to a "
+      "prompt would be the same: set a temperature, or samples to 1"
+    )

@@ -14,9 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from specjax import answers, tokenizers, types
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax import tokenizers, types
 from specjax.drafters import empty
 from specjax.verifiers import coupled
 
@@ -71,6 +71,7 @@ def generate(
   stop: str | Sequence[str] = (),
   stop_tokens: Sequence[Sequence[int]] = (),
   seed: int | Sequence[int] = 0,
+  samples: int = 1,
   batch_size: int | None = None,
 ) -> list[session_lib.Generation]:
   """Answers prompts. Lossless when the verifier is, as the default is.
@@ -88,10 +89,13 @@ def generate(
     stop_tokens: token sequences that end an answer.
     seed: of all randomness, together with a prompt's index here; or one seed a
       prompt, and then the index does not matter.
-    batch_size: prompts at a time; None is all at once.
+    samples: answers to each prompt, each with random numbers of its own; the
+      first is what one alone would be.
+    batch_size: answers at a time; None is all at once.
 
   Returns:
-    One answer a prompt, in order.
+    One answer a prompt, in order; with several samples, those of a prompt stand
+    together.
 
   Raises:
     ValueError: one line that names the value and the fix.
@@ -111,10 +115,8 @@ def generate(
     else np.asarray(seed).item(),
   )
   ids = encode(tokenizer, _as_list(prompts))
-  batch_size = len(ids) if batch_size is None else batch_size
-  return list(
-    answer_all(model, tokenizer, method, settings, ids, batch_size=batch_size)
-  )
+  sizes = {"batch_size": batch_size, "samples": samples}
+  return list(answer_all(model, tokenizer, method, settings, ids, **sizes))
 
 
 def answer_all(
@@ -124,7 +126,8 @@ def answer_all(
   settings: session_lib.Settings,
   ids: Sequence[Sequence[int]],
   *,
-  batch_size: int = 1,
+  batch_size: int | None = 1,
+  samples: int = 1,
   indices: Sequence[int] | None = None,
   capacity: int | None = None,
 ) -> Iterator[session_lib.Generation]:
@@ -137,33 +140,45 @@ def answer_all(
     settings: of the answers.
     ids: prompts as token ids.
     batch_size: rows of a batch; the last one is filled with rows that end at
-      once, so that one program serves all.
+      once, so that one program serves all. None is all in one batch.
+    samples: answers to each prompt, one after the other.
     indices: of the prompts in their file, which choose their random streams.
     capacity: token slots of a row; None is the bucket of the longest prompt.
   """
-  if batch_size < 1:
-    raise ValueError(f"batch_size is {batch_size}: use 1 or more")
   if not ids:
     raise ValueError("there is no prompt: give at least one")
-  seeds, places = session_lib.random_streams(settings, indices, len(ids))
-  rows = sampling_lib.per_row(settings.sampling, len(ids))
+  sampling = sampling_lib.per_row(settings.sampling, len(ids))
+  answers.check_samples(samples, sampling)
+  seeds, places, _ = answers.random_streams(settings, indices, None, len(ids))
   capacity = capacity or session_lib.bucket(model, method, settings, ids)
-  for at in range(0, len(ids), batch_size):
-    batch = slice(at, at + batch_size)
+  # A row is an answer: the prompt and the sample of each.
+  prompt = np.repeat(np.arange(len(ids)), samples)
+  sample = np.tile(np.arange(samples), len(ids))
+  for batch in _batches(len(prompt), batch_size):
+    asked = prompt[batch]
     session = session_lib.Session(
       model,
       tokenizer,
       method,
-      dataclasses.replace(settings, seed=tuple(seeds[batch])),
-      ids[batch],
-      indices=places[batch].tolist(),
-      sampling=jax.tree.map(operator.itemgetter(batch), rows),
-      rows=batch_size,
+      dataclasses.replace(settings, seed=tuple(seeds[asked])),
+      [ids[i] for i in asked],
+      indices=places[asked].tolist(),
+      samples=sample[batch].tolist(),
+      sampling=jax.tree.map(operator.itemgetter(asked), sampling),
+      rows=batch.stop - batch.start,
       capacity=capacity,
     )
     for _ in session.rounds():
       pass
     yield from session.results()
+
+
+def _batches(count: int, size: int | None) -> list[slice]:
+  """Slices of one size; None is all at once."""
+  size = count if size is None else size
+  if size < 1:
+    raise ValueError(f"batch_size is {size}: use 1 or more")
+  return [slice(at, at + size) for at in range(0, count, size)]
 
 
 def _sequences(stop_tokens: Any) -> tuple[tuple[int, ...], ...]:

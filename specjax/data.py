@@ -43,6 +43,7 @@ class Prompt:
     group: the category of the tables: the source's group, else its category,
       else "all".
     reference: the source's answer, whatever its form.
+    sample: which of several answers is asked for (0-based).
   """
 
   id: str
@@ -52,6 +53,7 @@ class Prompt:
   category: str = ""
   group: str = "all"
   reference: Any = None
+  sample: int = 0
 
 
 def load_prompts(

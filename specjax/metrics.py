@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures of speculative decoding, each with its definition.
 
+Counts of tokens and rounds stand here, seconds in `speed`.
+
 The field gives one name to several numbers, so every function here says what it
 divides by what. All work on per-round counts of answers:
 
@@ -17,7 +19,6 @@ a denominator are None, never 0.
 import collections
 from collections.abc import Callable, Sequence
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class Answer:
     emitted, drafted, accepted, rejected: [R], one entry a round.
     prefill_seconds: reading the prompt (of the batch it ran in).
     decode_seconds: all rounds (of the batch).
+    sample: which of several answers to the prompt.
   """
 
   id: str
@@ -49,6 +51,12 @@ class Answer:
   rejected: np.ndarray
   prefill_seconds: float
   decode_seconds: float
+  sample: int = 0
+
+  @property
+  def key(self) -> tuple[str, int]:
+    """The same for this answer in every run and of every method."""
+    return self.id, self.sample
 
 
 Answers = Sequence[Answer]
@@ -120,59 +128,7 @@ def block_efficiency(answers: Answers) -> float | None:
 def block_efficiency_macro(answers: Answers) -> float | None:
   """tau, macro: mean over answers of each answer's own tokens a call."""
   each = [block_efficiency([answer]) for answer in answers]
-  return _mean([x for x in each if x is not None])
-
-
-def tokens_per_second(
-  answers: Answers, *, decode_only: bool = False
-) -> float | None:
-  """Mean over answers of new tokens / wall time.
-
-  The time includes reading the prompt unless `decode_only`. It is the mean of
-  the answers' rates (Spec-Bench's), not all tokens / all time.
-  """
-  return _mean(_rates(answers, decode_only))
-
-
-def speedups(
-  answers: Answers, plain: Answers, *, decode_only: bool = False
-) -> list[float]:
-  """For each run, tokens_per_second / the same of plain in that run.
-
-  Only prompts that both have answered in a run count.
-  """
-  result = []
-  for run in sorted({a.run for a in answers}):
-    ours, theirs = _paired(answers, plain, run)
-    top = tokens_per_second(ours, decode_only=decode_only)
-    bottom = tokens_per_second(theirs, decode_only=decode_only)
-    if top is not None and bottom:
-      result.append(top / bottom)
-  return result
-
-
-def speedup(answers: Answers, plain: Answers) -> dict[str, Any]:
-  """Speedup over plain decoding, the ratio of means in paired runs.
-
-  Returns:
-    mean, std (sample, None for one run), decode_only (its mean, prompts not
-    timed), interval (bootstrap over prompts), without_degenerate and
-    decode_only_without_degenerate (means over the answers that do not loop).
-  """
-  runs = speedups(answers, plain)
-  decode = speedups(answers, plain, decode_only=True)
-  fresh = {a.id for a in answers if not is_degenerate(a.tokens)}
-  kept = [a for a in answers if a.id in fresh]
-  return {
-    "mean": _mean(runs),
-    "std": float(np.std(runs, ddof=1)) if len(runs) > 1 else None,
-    "decode_only": _mean(decode),
-    "interval": speedup_interval(answers, plain),
-    "without_degenerate": _mean(speedups(kept, plain)),
-    "decode_only_without_degenerate": _mean(
-      speedups(kept, plain, decode_only=True)
-    ),
-  }
+  return mean([x for x in each if x is not None])
 
 
 def is_degenerate(tokens: Sequence[int]) -> bool:
@@ -186,15 +142,18 @@ def is_degenerate(tokens: Sequence[int]) -> bool:
 
 def degenerate(answers: Answers) -> float | None:
   """Share of answers in which one 4-gram occurs four times or more."""
-  return _mean([float(is_degenerate(a.tokens)) for a in answers])
+  return mean([float(is_degenerate(a.tokens)) for a in answers])
 
 
 def matched(answers: Answers, reference: Answers) -> dict[str, int]:
-  """Prompts whose answers have exactly the reference's ids, in every run."""
-  wanted = {a.id: a.tokens for a in reference}
-  ids = {a.id for a in answers if a.id in wanted}
-  different = {a.id for a in answers if a.tokens != wanted.get(a.id)} & ids
-  return {"equal": len(ids) - len(different), "total": len(ids)}
+  """Answers with exactly the reference's ids, in every run.
+
+  A prompt counts once, or once for each of its samples.
+  """
+  wanted = {a.key: a.tokens for a in reference}
+  keys = {a.key for a in answers if a.key in wanted}
+  different = {a.key for a in answers if a.tokens != wanted.get(a.key)} & keys
+  return {"equal": len(keys) - len(different), "total": len(keys)}
 
 
 def first_difference(tokens: Sequence[int], other: Sequence[int]) -> int | None:
@@ -211,8 +170,8 @@ def bootstrap(
 ) -> tuple[float, float] | None:
   """Interval (95 percent) of a ratio of sums, by resampling prompts.
 
-  Rounds of one answer resemble each other, so whole prompts are drawn, with all
-  their runs.
+  Rounds of one answer resemble each other, and so do answers to one prompt:
+  whole prompts are drawn, with all their samples and runs.
 
   Args:
     numerators: [N, P], one column a prompt; N ratios are averaged.
@@ -248,19 +207,6 @@ def block_efficiency_interval(answers: Answers) -> tuple[float, float] | None:
   return _interval(answers, lambda emitted, *_: (emitted.sum(), emitted.size))
 
 
-def speedup_interval(
-  answers: Answers, plain: Answers
-) -> tuple[float, float] | None:
-  """95 percent interval of `speedup`'s mean over prompts."""
-  runs = sorted({a.run for a in answers})
-  pairs = [_paired(answers, plain, run) for run in runs]
-  if not pairs or len({tuple(a.id for a in ours) for ours, _ in pairs}) > 1:
-    return None  # The runs have not answered the same prompts.
-  ours = np.array([_rates(a, False) for a, _ in pairs])
-  theirs = np.array([_rates(b, False) for _, b in pairs])
-  return bootstrap(ours, theirs)
-
-
 def _interval(
   answers: Answers, counts: Callable[..., tuple[int, int]]
 ) -> tuple[float, float] | None:
@@ -276,23 +222,6 @@ def _interval(
   return bootstrap(table[:1], table[1:])
 
 
-def _paired(
-  answers: Answers, plain: Answers, run: int
-) -> tuple[list[Answer], list[Answer]]:
-  """Answers of both to the same prompts of a run, in one order."""
-  theirs = {a.id: a for a in plain if a.run == run}
-  ours = [a for a in answers if a.run == run and a.id in theirs]
-  return ours, [theirs[a.id] for a in ours]
-
-
-def _rates(answers: Answers, decode_only: bool) -> list[float]:
-  rates = []
-  for answer in answers:
-    seconds = answer.decode_seconds
-    seconds += 0 if decode_only else answer.prefill_seconds
-    rates.append(len(answer.tokens) / seconds if seconds else 0.0)
-  return rates
-
-
-def _mean(values: Sequence[float]) -> float | None:
+def mean(values: Sequence[float]) -> float | None:
+  """The mean; None of nothing."""
   return float(np.mean(values)) if len(values) else None

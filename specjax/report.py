@@ -6,46 +6,14 @@ Model text is data: it goes through `rich.text.Text`, never through markup, and
 its control characters are shown, not obeyed.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 import contextlib
 import sys
 from typing import Any, TextIO
-import unicodedata
 
-WIDTH = 100  # columns that the tables fit into
-_COLUMNS = (
-  "method",
-  "tau",
-  "alpha",
-  "tokens/s",
-  "speedup",
-  "decode",
-  "matched",
-  "degenerate",
-  "draft/verify/other",
-)
-_POSITIONS = 12  # that are shown
-_LEGEND = (
-  "tau: tokens a target call. alpha: share of tested drafts kept. speedup: "
-  "tokens/s over plain decoding (width {width}) in paired runs, prompts "
-  "included; decode: without them. matched: same ids as plain decoding. "
-  "degenerate: share of answers that loop. draft/verify/other: shares of time."
-)
+from specjax import tables
+
 ACCEPTED_STYLE = "green underline"
-
-
-def visible(text: str) -> str:
-  """Text with control characters written out: ESC becomes \\x1b."""
-
-  def escape(char: str) -> str:
-    hidden = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn")
-    # A joiner of letters and emoji is no danger.
-    if not hidden or char in "\n\t\u200c\u200d":
-      return char
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-  return "".join(map(escape, text))
 
 
 @contextlib.contextmanager
@@ -82,7 +50,7 @@ def progress(
   ) as bar:
     task = bar.add_task("starting", total=total, completed=done)
     yield lambda steps, what: bar.update(
-      task, advance=steps, description=visible(what)
+      task, advance=steps, description=tables.visible(what)
     )
 
 
@@ -92,20 +60,28 @@ def show(summary: Mapping[str, Any], file: TextIO | None = None) -> None:
 
   console = rich.console.Console(file=file, highlight=False)
   if not console.is_terminal:
-    console.width = WIDTH
-  target, plain = summary["target"], summary["plain"]
-  console.print(
-    _text(f"{target['name']}, {target['note']}, on {_device(summary)}")
-  )
-  for table in (_main_table, _category_table, _position_table):
-    shown = table(summary)
-    if shown is not None:
-      console.print()
-      console.print(shown)
+    console.width = tables.WIDTH
+  console.print(tables.text(tables.heading(summary)))
+  for table in tables.tables(summary):
+    console.print()
+    console.print(table)
   console.print()
-  for line in _notes(summary):
-    console.print(_text(line))
-  console.print(_text(_LEGEND.format(width=plain["width"])))
+  for line in tables.notes(summary):
+    console.print(tables.text(line))
+
+
+def show_table(
+  columns: Sequence[str],
+  rows: Iterable[Sequence[str]],
+  file: TextIO | None = None,
+) -> None:
+  """Prints one table; the first column is a name, the others numbers."""
+  import rich.console
+
+  console = rich.console.Console(file=file, highlight=False)
+  if not console.is_terminal:
+    console.width = tables.WIDTH
+  console.print(tables.table(columns, rows))
 
 
 def say(line: str, file: TextIO | None = None) -> None:
@@ -113,7 +89,7 @@ def say(line: str, file: TextIO | None = None) -> None:
   import rich.console
 
   console = rich.console.Console(file=file, highlight=False)
-  console.print(_text(line), soft_wrap=True)
+  console.print(tables.text(line), soft_wrap=True)
 
 
 class AnswerView:
@@ -129,7 +105,7 @@ class AnswerView:
   def write(self, text: str, accepted: bool) -> None:
     import rich.text
 
-    text = visible(text)
+    text = tables.visible(text)
     if not text:
       return
     if self._console.is_terminal:
@@ -143,130 +119,4 @@ class AnswerView:
   def end(self, line: str) -> None:
     """Ends the answer and adds one line about it."""
     self._console.file.write("\n\n")
-    self._console.print(_text(line), soft_wrap=True)
-
-
-def number(value: float | None, digits: int = 2) -> str:
-  return "n/a" if value is None else f"{value:.{digits}f}"
-
-
-def _text(text: str):
-  import rich.text
-
-  return rich.text.Text(visible(text))
-
-
-def _device(summary) -> str:
-  device = summary["device"]
-  if device["platform"] == "cpu":
-    return f"{device['processor']}, {device['cores']} cores"
-  return device["kind"]
-
-
-def _main_table(summary):
-  table = _table(_COLUMNS)
-  plain = summary["plain"]
-  table.add_row(
-    *map(
-      _text,
-      (
-        "plain",
-        "1.00",
-        "",
-        number(plain["tokens_per_second"], 1),
-        "1.00",
-        "1.00",
-        "",
-        number(plain["degenerate"]),
-        "",
-      ),
-    )
-  )
-  for name in summary["methods"]:
-    table.add_row(*map(_text, _row(name, summary["methods"][name])))
-  return table
-
-
-def _row(name: str, measures: Mapping[str, Any]) -> tuple[str, ...]:
-  speedup = measures["speedup"]
-  spread = "" if speedup["std"] is None else f" ± {number(speedup['std'])}"
-  matched, share = measures["matched"], measures.get("time_share")
-  parts = ("draft", "verify", "other")
-  return (
-    name,
-    number(measures["block_efficiency"]),
-    number(measures["acceptance_rate"]),
-    number(measures["tokens_per_second"], 1),
-    number(speedup["mean"]) + spread,
-    number(speedup["decode_only"]),
-    "n/a" if matched is None else f"{matched['equal']}/{matched['total']}",
-    number(measures["degenerate"]),
-    " / ".join(number(share[part]) for part in parts) if share else "n/a",
-  )
-
-
-def _notes(summary) -> list[str]:
-  """What the column `matched` has no room for."""
-  lines = []
-  for name, measures in summary["methods"].items():
-    matched = measures["matched"]
-    if matched is None:
-      lines.append(f"{name} draws from streams of its own: no ids to compare")
-    elif matched["first_difference_margin"] is not None:
-      margin = matched["first_difference_margin"]
-      lines.append(f"{name} differs first at a margin of {margin:.1e} at most")
-  return lines
-
-
-def _category_table(summary):
-  methods = summary["methods"]
-  groups = list(
-    dict.fromkeys(g for m in methods.values() for g in m["by_category"])
-  )
-  if not groups:
-    return None
-  table = _table(("tau / decode", *groups))
-  for name in methods:
-    cells = [name]
-    for group in groups:
-      part = methods[name]["by_category"].get(group)
-      cells.append(
-        ""
-        if part is None
-        else f"{number(part['block_efficiency'])} / "
-        f"{number(part['speedup']['decode_only'])}"
-      )
-    table.add_row(*map(_text, cells))
-  return table
-
-
-def _position_table(summary):
-  methods = summary["methods"]
-  rows = {
-    name: methods[name]["acceptance_by_position"]["unconditional"]
-    for name in methods
-  }
-  longest = max(map(len, rows.values()), default=0)
-  if not longest:
-    return None
-  positions = [str(i + 1) for i in range(min(longest, _POSITIONS))]
-  cut = f" (of {longest})" if longest > _POSITIONS else ""
-  table = _table((f"kept at{cut}", *positions))
-  for name, values in rows.items():
-    table.add_row(*map(_text, (name, *map(number, values[:_POSITIONS]))))
-  return table
-
-
-def _table(columns):
-  import rich.box
-  import rich.table
-
-  table = rich.table.Table(
-    box=rich.box.SIMPLE_HEAD,
-    pad_edge=False,
-    show_edge=False,
-    collapse_padding=True,
-  )
-  for place, name in enumerate(columns):
-    table.add_column(_text(name), justify="right" if place else "left")
-  return table
+    self._console.print(tables.text(line), soft_wrap=True)

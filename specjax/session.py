@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import cache as cache_lib
-from specjax import decode, stopping, streams, tokenizers, types
+from specjax import decode, sharding, stopping, streams, tokenizers, types
 from specjax import sampling as sampling_lib
-from specjax.answers import Generation, Method, Settings
+from specjax.answers import Generation, Method, Settings, random_streams
 from specjax.drafters import draft_model
 
 SMALLEST_BUCKET = 128
@@ -61,7 +61,9 @@ class Session:
     method: drafter, verifier, policy.
     settings: of the answers.
     ids: one prompt a row.
-    indices: of the prompts in their file, which choose their random streams.
+    indices: of the prompts in their file, which choose their random streams
+      together with
+    samples: which of several answers to its prompt each row is; None is 0.
     sampling: of these rows; None takes `settings.sampling`.
     rows: of the batch; those without a prompt end at once.
     capacity: token slots of a row, for all turns of a conversation; None is
@@ -80,6 +82,7 @@ class Session:
     ids: Sequence[Sequence[int]],
     *,
     indices: Sequence[int] | None = None,
+    samples: Sequence[int] | None = None,
     sampling: sampling_lib.Sampling | None = None,
     rows: int | None = None,
     capacity: int | None = None,
@@ -93,8 +96,10 @@ class Session:
     self.capacity = capacity or bucket(model, method, settings, ids)
     sampling = settings.sampling if sampling is None else sampling
     self.sampling = _fill(sampling_lib.per_row(sampling, len(ids)), rows)
-    seeds, index = _fill(random_streams(settings, indices, len(ids)), rows)
-    keys = streams.row_keys(seeds, index, jnp.zeros(rows, int))
+    streams_of = random_streams(settings, indices, samples, len(ids))
+    keys = streams.row_keys(*_fill(streams_of, rows))
+    self._rules = sharding.rules_of(model)
+    sharding.check_rows(self._rules, rows)
     self._live = len(ids)
     self._cut = False  # an answer was cut after its drafter had seen more
     tokens, counts, self.stop = self._prompts(ids, rows)
@@ -116,6 +121,7 @@ class Session:
     tokens, counts, self.stop = self._prompts(ids, len(state.lengths))
     self._check(np.asarray(state.lengths) + counts)
     if not self._cut:
+      tokens, counts = self._place((tokens, counts))
       self._read(decode.prefill, state, tokens, counts, self.stop.limit)
       return
     # A drafter cannot forget what a stop string took back: all is read anew.
@@ -130,6 +136,7 @@ class Session:
     self._cut = False
 
   def _start(self, tokens, counts, keys):
+    tokens, counts, keys = self._place((tokens, counts, keys))
     self._read(
       decode.start,
       tokens,
@@ -140,6 +147,9 @@ class Session:
       self.stop,
       capacity=self.capacity,
     )
+
+  def _place(self, rows):
+    return sharding.place_rows(rows, self._rules)
 
   def _check(self, lengths):
     decode.check(
@@ -273,24 +283,6 @@ class Session:
       prefill_seconds=self.prefill_seconds,
       decode_seconds=self.decode_seconds,
     )
-
-
-def random_streams(
-  settings: Settings, indices: Sequence[int] | None, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Seeds [count] and prompt indices [count], which choose random streams.
-
-  Raises:
-    ValueError: there is not one seed, nor one a prompt.
-  """
-  seed = np.asarray(settings.seed)
-  if seed.ndim and len(seed) != count:
-    raise ValueError(
-      f"there are {len(seed)} seeds for {count} prompts: give one, or one each"
-    )
-  if indices is None:
-    indices = [0] * count if seed.ndim else range(count)
-  return np.broadcast_to(seed, (count,)), np.asarray(indices)
 
 
 def _fill(arrays, rows):

@@ -10,9 +10,8 @@ from ml_collections import ConfigDict
 
 from specjax import data
 from specjax import session as session_lib
-from specjax.bench import build, inputs
-from specjax.drafters import draft_model, ngram
-from specjax.models import sources
+from specjax.bench import build, inputs, loading
+from specjax.models import int8, sources
 from tests import toys
 
 
@@ -33,35 +32,41 @@ class InputsTest(parameterized.TestCase):
     self.assertNotEqual(inputs.fingerprint(task()), inputs.fingerprint(other))
 
   def test_drafts_are_named_by_their_weights(self):
-    model, other = toys.tiny(1), toys.tiny(2)
-    found = {
-      name: sources.Source("gguf", pathlib.Path(name), f"from {name}")
-      for name in ("one", "two")
-    }
     config: Any = ConfigDict(
       {
         "methods": {
           "a": {"drafter": {"model": "one"}},
           "b": {"drafter": {"model": "two"}},
+          "c": {"drafter": {"model": "two", "quantization": "int8"}},
           "n": {"drafter": {}},
         }
       }
     )
-    methods = {
-      "a": session_lib.Method(draft_model.DraftModel(model, 2)),
-      "b": session_lib.Method(draft_model.DraftModel(other, 2)),
-      "n": session_lib.Method(ngram.NGram(2)),
+    small = int8.model(toys.tiny(2))
+    drafts = {
+      (name, quantization): loading.Weights(
+        model, sources.Source("gguf", pathlib.Path(name), f"from {name}")
+      )
+      for name, quantization, model in (
+        ("one", "none", toys.tiny(1)),
+        ("two", "none", toys.tiny(2)),
+        ("two", "int8", small),
+      )
     }
-    result = inputs.drafts(config, methods, found)
+    unused: Any = None
+    loaded = loading.Loaded((), unused, unused, drafts)
+    result = inputs.drafts(config, loaded)
     expected = {
-      "a": {
-        "description": "from one",
-        "fingerprint": sources.fingerprint(model),
-      },
-      "b": {
-        "description": "from two",
-        "fingerprint": sources.fingerprint(other),
-      },
+      name: {
+        "description": f"from {source}",
+        "fingerprint": sources.fingerprint(toys.tiny(seed)),
+      }
+      for name, source, seed in (("a", "one", 1), ("b", "two", 2))
+    }
+    expected["c"] = {
+      "description": "from two",
+      "fingerprint": sources.fingerprint(small),
+      "quantization": "int8",
     }
     self.assertEqual(result, expected)
     header = {

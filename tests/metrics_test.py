@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures against examples computed by hand."""
 
-import dataclasses
 from typing import Any
 
 from absl.testing import absltest, parameterized
@@ -10,35 +9,7 @@ import numpy as np
 import pytest
 
 from specjax import metrics
-
-
-def answer(
-  rounds=(),
-  *,
-  name="a",
-  group="g",
-  run=0,
-  tokens=None,
-  prefill=0.0,
-  decode=1.0,
-):
-  """Rounds are (drafted, accepted, emitted, rejected)."""
-  columns = np.array(rounds, int).reshape(-1, 4).T
-  drafted, accepted, emitted, rejected = columns
-  tokens = tuple(range(emitted.sum())) if tokens is None else tuple(tokens)
-  return metrics.Answer(
-    name,
-    group,
-    run,
-    tokens,
-    emitted,
-    drafted,
-    accepted,
-    rejected,
-    prefill,
-    decode,
-  )
-
+from tests.rounds import answer
 
 # Accepts all of 4, is refused after 1, drafts nothing, is cut after 2 by EOS.
 MIXED = ((4, 4, 5, 0), (4, 1, 2, 1), (0, 0, 1, 0), (4, 2, 2, 0))
@@ -102,7 +73,6 @@ class AcceptanceTest(Case):
       metrics.accepted_per_draft,
       metrics.block_efficiency,
       metrics.block_efficiency_macro,
-      metrics.tokens_per_second,
       metrics.degenerate,
       metrics.acceptance_rate_interval,
       metrics.block_efficiency_interval,
@@ -114,81 +84,7 @@ class AcceptanceTest(Case):
     self.assertEqual(metrics.block_efficiency(plain), 1.0)
 
 
-class SpeedTest(Case):
-  def setUp(self):
-    super().setUp()
-    ten = range(10)
-    times = {
-      # (run, prompt): plain prefill, plain decode, ours decode
-      (0, "a"): (1.0, 4.0, 1.0),
-      (0, "b"): (1.0, 1.0, 1.0),
-      (1, "a"): (1.0, 9.0, 1.0),
-      (1, "b"): (1.0, 1.0, 1.0),
-    }
-    self.plain = [
-      answer(name=n, run=r, tokens=ten, prefill=p, decode=d)
-      for (r, n), (p, d, _) in times.items()
-    ]
-    self.ours = [
-      answer(name=n, run=r, tokens=ten, prefill=p, decode=d)
-      for (r, n), (p, _, d) in times.items()
-    ]
-
-  def test_rate_is_the_mean_of_rates(self):
-    run = [a for a in self.plain if a.run == 0]
-    self.near(metrics.tokens_per_second(run), (2 + 5) / 2)
-    self.near(metrics.tokens_per_second(run, decode_only=True), (2.5 + 10) / 2)
-
-  def test_speedup_is_the_ratio_of_means_of_paired_runs(self):
-    """Ours 5 and 5 tokens/s; plain 2 and 5, then 1 and 5."""
-    found = metrics.speedup(self.ours, self.plain)
-    first, second = 5 / 3.5, 5 / 3
-    self.near(found["mean"], (first + second) / 2)
-    self.near(found["std"], (second - first) / 2**0.5)
-    decode = (10 / 6.25 + 10 / ((10 / 9 + 10) / 2)) / 2
-    self.near(found["decode_only"], decode)
-
-  def test_only_prompts_of_both_count(self):
-    plain = [a for a in self.plain if a.id == "a"]
-    self.near(metrics.speedup(self.ours, plain)["mean"], 3.75)
-
-  def test_one_run_has_no_spread(self):
-    ours = [a for a in self.ours if a.run == 0]
-    self.assertIsNone(metrics.speedup(ours, self.plain)["std"])
-
-  def test_loops_are_left_out_where_it_says_so(self):
-    loop = (1, 2, 3, 4) * 4
-    ours = [
-      dataclasses.replace(a, tokens=loop if a.id == "a" else a.tokens)
-      for a in self.ours
-    ]
-    self.near(metrics.degenerate(ours), 0.5)
-    self.near(metrics.speedup(ours, self.plain)["without_degenerate"], 1.0)
-    decode = metrics.speedup(ours, self.plain)["decode_only_without_degenerate"]
-    self.near(decode, 1.0)
-
-  @parameterized.parameters(
-    ((1, 2, 3, 4) * 4, True),
-    ((1, 2, 3, 4) * 3, False),
-    ((7,) * 7, True),
-    ((7,) * 6, False),
-    ((), False),
-    (tuple(range(100)), False),
-  )
-  def test_degenerate_is_one_4_gram_four_times(self, tokens, expected):
-    self.assertEqual(metrics.is_degenerate(tokens), expected)
-
-  def test_interval_holds_the_value_and_is_repeatable(self):
-    interval: Any = metrics.speedup_interval(self.ours, self.plain)
-    low, high = interval
-    self.assertLess(low, metrics.speedup(self.ours, self.plain)["mean"])
-    self.assertGreater(high, metrics.speedup(self.ours, self.plain)["mean"])
-    # Prompts alone give 1 (b) and the mean of 2.5 and 5 (a).
-    self.near(low, 1.0)
-    self.near(high, 3.75)
-    again = metrics.speedup_interval(self.ours, self.plain)
-    self.assertEqual((low, high), again)
-
+class IntervalTest(Case):
   def test_one_prompt_has_no_interval(self):
     self.assertIsNone(metrics.acceptance_rate_interval([answer(MIXED)]))
     self.assertIsNone(metrics.block_efficiency_interval([answer(MIXED)]))
@@ -203,6 +99,14 @@ class SpeedTest(Case):
     # Both draws are a, or both b, a quarter of the time each.
     self.assertEqual(metrics.block_efficiency_interval(both), (1.0, 4.0))
 
+  def test_samples_of_a_prompt_are_one_draw(self):
+    both = [
+      answer(rounds, name=name, sample=sample)
+      for name, rounds in (("a", [(4, 3, 4, 1)]), ("b", [(4, 0, 1, 1)] * 3))
+      for sample in range(8)
+    ]
+    self.assertEqual(metrics.block_efficiency_interval(both), (1.0, 4.0))
+
   def test_bootstrap_finds_the_standard_error_of_a_mean(self):
     """Mean of 400 coin flips: 1.96 standard errors are 0.049."""
     flips = np.arange(400)[None] % 2
@@ -213,7 +117,7 @@ class SpeedTest(Case):
     self.assertAlmostEqual(high, 0.549, delta=0.004)
 
 
-class MatchTest(absltest.TestCase):
+class MatchTest(parameterized.TestCase):
   def test_matched_counts_prompts_equal_in_every_run(self):
     wanted = [answer(name=n, tokens=(1, 2, 3)) for n in "abc"]
     ours = [
@@ -226,10 +130,28 @@ class MatchTest(absltest.TestCase):
     ]
     self.assertEqual(metrics.matched(ours, wanted), {"equal": 1, "total": 3})
 
+  def test_every_sample_is_compared_with_its_own(self):
+    wanted = [answer(tokens=(i,), sample=i) for i in range(3)]
+    ours = [answer(tokens=(i % 2,), sample=i) for i in range(3)]
+    self.assertEqual(metrics.matched(ours, wanted), {"equal": 2, "total": 3})
+
   def test_first_difference(self):
     self.assertIsNone(metrics.first_difference((1, 2), (1, 2)))
     self.assertEqual(metrics.first_difference((1, 2, 3), (1, 4, 3)), 1)
     self.assertEqual(metrics.first_difference((1, 2), (1, 2, 3)), 2)
+
+
+class DegenerateTest(parameterized.TestCase):
+  @parameterized.parameters(
+    ((1, 2, 3, 4) * 4, True),
+    ((1, 2, 3, 4) * 3, False),
+    ((7,) * 7, True),
+    ((7,) * 6, False),
+    ((), False),
+    (tuple(range(100)), False),
+  )
+  def test_degenerate_is_one_4_gram_four_times(self, tokens, expected):
+    self.assertEqual(metrics.is_degenerate(tokens), expected)
 
 
 if __name__ == "__main__":

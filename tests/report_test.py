@@ -7,7 +7,9 @@ import io
 from absl.testing import absltest, parameterized
 import rich.console
 
-from specjax import report
+from specjax import report, tables
+
+SAME = {"equal": 6, "total": 6, "first_difference_margin": None}
 
 
 def measures(**changes):
@@ -19,7 +21,22 @@ def measures(**changes):
       "conditional": [0.75, 2 / 3],
     },
     "tokens_per_second": 31.25,
-    "speedup": {"mean": 1.5, "std": 0.1, "decode_only": 1.75},
+    "speedup": {
+      "mean": 1.5,
+      "std": 0.1,
+      "decode_only": 1.75,
+      "without_degenerate": 1.375,
+    },
+    "time_to_first_token": {"p50": 0.25, "p90": 0.3125},
+    "time_per_output_token": {"p50": 0.0125, "p90": 0.01875},
+    "gaps": {"p50": 0.0205, "p90": 0.0305, "max": 0.1405, "tokens": 1.625},
+    "streamed": 3,
+    "memory": {
+      "weights": 1,
+      "draft_weights": 0,
+      "cache": 1,
+      "peak": 56 * 10**6,
+    },
     "matched": {"equal": 5, "total": 6, "first_difference_margin": 2e-5},
     "time_share": {"draft": 0.01, "verify": 0.95, "other": 0.04},
     "degenerate": 0.125,
@@ -32,7 +49,10 @@ def summary(**methods):
   return {
     "target": {"name": "tiny", "note": "4-bit (Q4_1), dequantised to float32"},
     "device": {"platform": "cpu", "processor": "A Chip", "cores": 2},
-    "plain": {"width": 1, "tokens_per_second": 20.5, "degenerate": 0.375},
+    "plain": measures(
+      tokens_per_second=20.5, degenerate=0.375, matched=SAME, time_share=None
+    )
+    | {"width": 1},
     "methods": methods,
   }
 
@@ -59,17 +79,32 @@ class TableTest(absltest.TestCase):
       "ngram differs first at a margin of 2.0e-05 at most",
       "0.12",
       "0.38",
+      "1.38",
       "0.01 / 0.95 / 0.04",
+      "250 / 312",
+      "12.5 / 18.8",
+      "20.5 / 30.5 / 140",
+      "1.62",
+      "56",
+      "3 streamed answers",
       "0.75",
     ):
       self.assertIn(word, text)
 
   def test_what_is_not_known_is_not_a_number(self):
-    speedup = {"mean": None, "std": None, "decode_only": None}
+    speedup = dict.fromkeys(measures()["speedup"])
+    memory = dict.fromkeys(measures()["memory"])
     text = shown(
       summary(
         m=measures(
-          acceptance_rate=None, matched=None, time_share=None, speedup=speedup
+          acceptance_rate=None,
+          matched=None,
+          time_share=None,
+          time_to_first_token=None,
+          time_per_output_token=None,
+          gaps=None,
+          speedup=speedup,
+          memory=memory,
         )
       )
     )
@@ -94,20 +129,40 @@ class TableTest(absltest.TestCase):
       ),
       tokens_per_second=1234.5,
       matched={"equal": 480, "total": 480, "first_difference_margin": None},
+      time_to_first_token={"p50": 1.2345, "p90": 12.345},
+      time_per_output_token={"p50": 0.12345, "p90": 0.2345},
+      gaps={"p50": 0.12345, "p90": 0.2345, "max": 1.2345, "tokens": 12.25},
+      memory={"peak": 14e9},
       time_share={"draft": 0.01, "verify": 1.02, "other": -0.03},
       acceptance_by_position=positions,
     )
     text = shown(summary(ngram_10=whole, draft_model_4=whole))
-    self.assertLessEqual(max(map(len, text.splitlines())), report.WIDTH)
-    self.assertEqual(report.WIDTH, 100)
+    self.assertLessEqual(max(map(len, text.splitlines())), tables.WIDTH)
+    self.assertEqual(tables.WIDTH, 100)
     # A row that was wrapped would leave the name of its method alone.
     for name in ("ngram_10", "draft_model_4"):
       rows = [line for line in text.splitlines() if name in line]
-      self.assertLen(rows, 3)
-      self.assertIn("0.01 / 1.02 / -0.03", rows[0])
-      self.assertLen(rows[1].split("/"), 7)
-      self.assertEqual(rows[2].count("0.75"), 12)
+      self.assertLen(rows, 4)
+      self.assertIn("480/480", rows[0])
+      self.assertIn("0.01 / 1.02 / -0.03", rows[1])
+      self.assertLen(rows[2].split("/"), 7)
+      self.assertEqual(rows[3].count("0.75"), 12)
     self.assertIn("kept at (of 20)", text)
+
+  def test_other_weights_are_another_target(self):
+    """In the heading for the target, in a note for a draft."""
+    what = summary(plain_copy=measures(), small=measures())
+    what["target"]["note"] = "int8 weights (per output channel), computed in x"
+    what["drafts"] = {
+      "plain_copy": {"description": "d"},
+      "small": {"description": "d", "quantization": "int8"},
+    }
+    text = shown(what)
+    self.assertIn("tiny, int8 weights (per output channel)", text)
+    self.assertIn("small drafts with int8 weights", text)
+    self.assertNotIn("plain_copy drafts", text)
+    self.assertNotIn("samples", text)
+    self.assertIn(", 4 samples a prompt", shown(what | {"samples": 4}))
 
   def test_categories_and_names_are_no_markup(self):
     part = measures(block_efficiency=3.25)
@@ -150,7 +205,7 @@ class AnswerViewTest(parameterized.TestCase):
     ("line\n\tü — 漢", "line\n\tü — 漢"),
   )
   def test_control_characters_are_shown(self, text, expected):
-    self.assertEqual(report.visible(text), expected)
+    self.assertEqual(tables.visible(text), expected)
 
 
 class ProgressTest(absltest.TestCase):

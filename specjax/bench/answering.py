@@ -5,9 +5,9 @@
 from ml_collections import ConfigDict
 import numpy as np
 
-from specjax import metrics, report, tokenizers
+from specjax import metrics, report, tables, tokenizers
 from specjax import session as session_lib
-from specjax.bench import backend, build
+from specjax.bench import build, loading
 
 
 def answer(
@@ -15,32 +15,36 @@ def answer(
 ) -> None:
   """Prints the answer to `config.prompts` and one line of measures.
 
+  With `config.samples` there are several answers, one below the other.
+
   Args:
     config: checked.
     name: of the method, "plain" for none; None takes the first.
     mark: see `report.AnswerView`.
   """
   prompts = build.prompts(config)
-  build.settings(config)  # A wrong setting must not cost a load.
+  build.check(config)  # A mistake must not cost a load.
   name = name or next(iter(build.names(config)), "plain")
   config = build.only(config, name)  # Drafts of others are not loaded.
-  backend.set_up()
-  target, tokenizer, _ = backend.load(config)
-  drafts = build.check_drafts(config, tokenizer)
-  methods = build.methods(config, target, drafts)
+  loaded = loading.load(config)
+  target, tokenizer = loaded.target.model, loaded.tokenizer
+  methods = build.methods(config, target, loaded.draft_models)
   method = methods.get(name, session_lib.Method())
   task = build.task(config, tokenizer, prompts)
-  session = session_lib.Session(
-    target,
-    tokenizer,
-    method,
-    task.settings,
-    task.ids,
-    capacity=build.capacity(target, task, {name: method}),
-  )
-  view = report.AnswerView(mark=mark)
-  begun, seconds = stream(session, tokenizer, view)
-  view.end(_summary(name, session, begun, seconds))
+  capacity = build.capacity(target, task, {name: method})
+  for prompt, ids in zip(task.prompts, task.ids):
+    session = session_lib.Session(
+      target,
+      tokenizer,
+      method,
+      task.settings,
+      [ids],
+      samples=[prompt.sample],
+      capacity=capacity,
+    )
+    view = report.AnswerView(mark=mark)
+    begun, seconds = stream(session, tokenizer, view)
+    view.end(_summary(name, session, begun, seconds))
 
 
 def stream(
@@ -85,7 +89,7 @@ def _summary(
   rate = left / (result.decode_seconds - seconds) if left > 0 else None
   return (
     f"{name}: {len(result.tokens)} tokens (ended by {result.reason}), "
-    f"{report.number(rate, 1)} tokens/s, "
-    f"tau {report.number(metrics.block_efficiency([seen]))}, "
-    f"alpha {report.number(metrics.acceptance_rate([seen]))}"
+    f"{tables.number(rate, 1)} tokens/s, "
+    f"tau {tables.number(metrics.block_efficiency([seen]))}, "
+    f"alpha {tables.number(metrics.acceptance_rate([seen]))}"
   )

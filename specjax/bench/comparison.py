@@ -3,30 +3,29 @@
 """A whole run: checks, timed answers, replay, summary, tables."""
 
 from collections.abc import Callable, Mapping
-import dataclasses
+import contextlib
 import os
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax import metrics, report
+from specjax import report
 from specjax import session as session_lib
 from specjax.bench import (
-  backend,
   build,
   configuration,
+  findings,
   inputs,
+  loading,
   measure,
-  recording,
-  replay,
+  memory,
   summary,
-  trace,
   workdir,
 )
 from specjax.drafters import empty
-from specjax.models import sources
 
 Say = Callable[[int, str], None]
+Progress = Callable[[int, int], contextlib.AbstractContextManager[Say]]
 
 
 def compare(
@@ -34,23 +33,50 @@ def compare(
   path: str | os.PathLike[str],
   *,
   overwrite: bool = False,
-) -> dict[str, Any]:
-  """Runs or continues a comparison, prints it, and returns the summary.
+) -> None:
+  """Runs or continues a comparison, and prints it.
 
   Everything that can be wrong is checked before the folder is touched.
+
+  Args:
+    config: checked.
+    path: of the workdir.
+    overwrite: remove what another run left in the workdir.
 
   Raises:
     ValueError, OSError: a mistake in the config or the folder, in one line.
   """
-  values = configuration.plain(config)
-  prompts = build.prompts(config)
-  build.settings(config)
-  workdir.check(path, values, overwrite=overwrite)
-  backend.set_up()
-  target, tokenizer, source = backend.load(config)
-  found = build.check_drafts(config, tokenizer)
-  task = build.task(config, tokenizer, prompts)
-  methods = build.methods(config, target, found)
+  check(config, path, overwrite=overwrite)
+  loaded = loading.load(config)
+  result, ran = resume(config, path, loaded, overwrite=overwrite)
+  if not ran:
+    report.say(f"{path}: finished before, nothing was run")
+  report.show(result)
+
+
+def check(
+  config: ConfigDict,
+  path: str | os.PathLike[str],
+  *,
+  overwrite: bool = False,
+) -> None:
+  """What can be wrong before a model is loaded; see `compare`."""
+  build.prompts(config)
+  build.check(config)
+  workdir.check(path, configuration.plain(config), overwrite=overwrite)
+
+
+def prepare(
+  config: ConfigDict, loaded: loading.Loaded
+) -> tuple[measure.Bench, dict[str, Any]]:
+  """The methods and prompts of a config, and the header of its summary.
+
+  Raises:
+    ValueError, OSError: what can be wrong once the models are loaded.
+  """
+  target, tokenizer = loaded.target.model, loaded.tokenizer
+  task = build.task(config, tokenizer, build.prompts(config))
+  methods = build.methods(config, target, loaded.draft_models)
   wide = {**methods, measure.PLAIN: session_lib.Method(empty.Empty(1))}
   bench = measure.Bench(
     target=target,
@@ -61,17 +87,40 @@ def compare(
     capacity=build.capacity(target, task, wide),
     runs=config.runs,
   )
-  drafts = inputs.drafts(config, methods, found)
-  header = _header(bench, config, source, drafts)
-  known = inputs.record(header, task)
+  return bench, _header(bench, config, loaded)
+
+
+def resume(
+  config: ConfigDict,
+  path: str | os.PathLike[str],
+  loaded: loading.Loaded,
+  *,
+  overwrite: bool = False,
+  progress: Progress = report.progress,
+) -> tuple[dict[str, Any], bool]:
+  """Does what is left of a comparison.
+
+  Args:
+    config: checked.
+    path: of the workdir.
+    loaded: the config's models, see `loading.load`.
+    overwrite: remove what another run left in the workdir.
+    progress: see `report.progress`.
+
+  Returns:
+    The summary, and whether anything was left to do.
+  """
+  bench, header = prepare(config, loaded)
+  known = inputs.record(header, bench.task)
+  values = configuration.plain(config)
   folder = workdir.Workdir(path, values, known, overwrite=overwrite)
   result = folder.read_summary()
-  if result is None or len(folder.records) < bench.answers:
-    result = _run(bench, folder, config, header)
-  else:
-    report.say(f"{path}: finished before, nothing was run")
-  report.show(result)
-  return result
+  if result is not None and len(folder.records) >= bench.answers:
+    return result, False
+  done = len(folder.records)
+  extra = len(bench.methods) + 1 + findings.steps(bench, config)
+  with progress(bench.answers + extra, done) as say:
+    return _run(bench, folder, config, header, say), True
 
 
 def _run(
@@ -79,22 +128,27 @@ def _run(
   folder: workdir.Workdir,
   config: ConfigDict,
   header: Mapping[str, Any],
+  say: Say,
 ) -> dict[str, Any]:
-  done = len(folder.records)
-  extra = len(bench.methods) * (2 + bool(config.trace)) + 1
-  with report.progress(bench.answers + extra, done) as say:
-    measure.warm_up(bench, lambda name: say(1, f"compiling {name}"))
-    seconds = measure.plain_seconds(bench)
-    width = _plain_width(folder.records, seconds)
-    say(1, "plain")
-    plain = session_lib.Method(empty.Empty(width - 1))
-    _answer_all(bench, folder, plain, say)
-    result = {**header}
-    result["methods"] = _methods(bench, plain, folder, config, say)
-  answers = measure.read_answers(folder.records)
-  result["plain"] = summary.plain(
-    answers[measure.PLAIN], answers[measure.REFERENCE], seconds, width
-  )
+  measure.warm_up(bench, lambda name: say(1, f"compiling {name}"))
+  seconds = measure.plain_seconds(bench)
+  width = _plain_width(folder.records, seconds)
+  say(1, "plain")
+  plain = session_lib.Method(empty.Empty(width - 1))
+  _answer_all(bench, folder, plain, say)
+  measures, lines = findings.collect(bench, plain, folder.records, config, say)
+  result = {
+    **header,
+    "memory": {"process_peak": memory.process_peak()},
+    "methods": {name: measures[name] for name in bench.methods},
+    "plain": {
+      "width": width,
+      "seconds_per_round": {str(w): s for w, s in seconds.items()},
+      **measures[measure.PLAIN],
+    },
+  }
+  if config.trace:
+    folder.write_tokens(lines)
   folder.write_summary(result)
   return result
 
@@ -116,153 +170,41 @@ def _answer_all(
   say: Say,
 ) -> None:
   """Answers what is not in the folder yet."""
-  key = lambda record: (record["run"], record["method"], record["question_id"])
-  done = {key(record) for record in folder.records}
+  done = {_key(record) for record in folder.records}
   for run, batch, name, method in measure.plan(bench, plain):
-    wanted = [(run, name, bench.task.prompts[i].id) for i in batch]
-    if all(entry in done for entry in wanted):
+    prompts = [bench.task.prompts[i] for i in batch]
+    if all((run, name, p.id, p.sample) in done for p in prompts):
       continue
     say(0, f"{name}, run {run + 1} of {bench.runs}")
-    for record in measure.answer(bench, run, batch, name, method):
-      if key(record) not in done:
-        folder.append(record)
-        say(1, f"{name}, run {run + 1} of {bench.runs}")
+    answered = measure.answer(bench, run, batch, name, method)
+    new = [record for record in answered if _key(record) not in done]
+    folder.append(*new)
+    say(len(new), f"{name}, run {run + 1} of {bench.runs}")
 
 
-def _methods(
-  bench: measure.Bench,
-  plain: session_lib.Method,
-  folder: workdir.Workdir,
-  config: ConfigDict,
-  say: Say,
-) -> dict[str, Any]:
-  """The measures of every method; replays and traces it."""
-  answers = measure.read_answers(folder.records)
-  lines, result = [], {}
-  for name, method in bench.methods.items():
-    measures = _measures(bench, answers, name, method)
-    say(1, f"replaying {name}")
-    times = _replay(bench, method, plain, config.replays)
-    summary.add_replay(measures, times)
-    if config.trace:
-      say(1, f"tracing {name}")
-      rounds = list(trace.lines(bench, name, method))
-      measures |= trace.acceptance(rounds)
-      lines += rounds
-    result[name] = measures
-  if config.trace:
-    folder.write_tokens(lines)
-  return result
-
-
-def _measures(
-  bench: measure.Bench,
-  answers: Mapping[str, metrics.Answers],
-  name: str,
-  method: session_lib.Method,
-) -> dict[str, Any]:
-  """What the records of one method say."""
-  comparable = summary.is_comparable(method, bench.task.settings)
-  reference = answers[measure.REFERENCE]
-  measures = summary.method(
-    answers[name],
-    answers[measure.PLAIN],
-    reference,
-    comparable=comparable,
-  )
-  measures["lossless"] = method.verifier.lossless
-  measures["memory"] = measure.memory(bench, method)
-  if comparable:
-    different = summary.unequal(answers[name], reference)
-    margins = [_margin(bench, *found) for found in different]
-    measures["matched"]["first_difference_margin"] = max(
-      (x for x in margins if x is not None), default=None
-    )
-  return measures
-
-
-def _replay(
-  bench: measure.Bench,
-  method: session_lib.Method,
-  plain: session_lib.Method,
-  count: int,
-) -> list[replay.Times]:
-  """Times of `count` batches from all over the prompts."""
-  limit = bench.task.settings.max_new_tokens
-  if not limit:
-    return []
-  # Plain decoding has to go as far as the method, whatever it would say.
-  endless = dataclasses.replace(
-    bench.task.settings, stop=(), stop_tokens=(), ignore_eos=True
-  )
-  return [
-    replay.measure(
-      bench.session(method, batch),
-      bench.session(plain, batch, endless),
-      limit,
-      compiled=place > 0,
-    )
-    for place, batch in enumerate(_spread(bench, count))
-  ]
-
-
-def _spread(bench: measure.Bench, count: int) -> list[range]:
-  """The first batch of each group, then the second; few are spaced evenly."""
-  groups = [bench.task.prompts[batch[0]].group for batch in bench.batches]
-  order = sorted(range(len(groups)), key=lambda i: groups[:i].count(groups[i]))
-  first = len(set(groups))
-  if count < first:
-    order = [order[i * first // count] for i in range(count)]
-  return [bench.batches[i] for i in order[:count]]
-
-
-def _margin(
-  bench: measure.Bench,
-  name: str,
-  answer: metrics.Answer,
-  other: metrics.Answer,
-) -> float | None:
-  """Gap between the two best choices where two answers first differ."""
-  ids = [prompt.id for prompt in bench.task.prompts]
-  index = ids.index(name)
-  at = metrics.first_difference(answer.tokens, other.tokens)
-  longer = max(answer.tokens, other.tokens, key=len)
-  session = session_lib.Session(
-    bench.target,
-    bench.tokenizer,
-    session_lib.Method(empty.Empty(1)),
-    # One token more: with them all the capacity would not hold the text.
-    dataclasses.replace(bench.task.settings, max_new_tokens=1, stop=()),
-    [[*bench.task.ids[index], *longer[:at]]],
-    indices=[bench.task.prompts[index].index],
-    capacity=bench.capacity,
-  )
-  return recording.margin(session)
+def _key(record: Mapping[str, Any]) -> tuple[Any, ...]:
+  """What one line of results.jsonl answers."""
+  (choice,) = record["choices"]
+  return record["run"], record["method"], record["question_id"], choice["index"]
 
 
 def _header(
-  bench: measure.Bench,
-  config: ConfigDict,
-  source: sources.Source,
-  drafts: Mapping[str, Any],
+  bench: measure.Bench, config: ConfigDict, loaded: loading.Loaded
 ) -> dict[str, Any]:
   """What was measured, on what."""
-  note = f"{config.dtype} weights"
-  if source.kind == "gguf":
-    kind = summary.quantisation(source.path)
-    note = f"{kind}, dequantised to {config.dtype}" if kind else note
   return {
     "device": summary.device(),
     "versions": summary.versions(),
     "target": {
       "name": config.target,
-      "description": source.description,
+      "description": loaded.target.source.description,
       "dtype": config.dtype,
-      "fingerprint": sources.fingerprint(bench.target),
-      "note": note,
+      "fingerprint": loaded.target.fingerprint,
+      "note": summary.note(loaded.target, config.dtype),
     },
-    "drafts": drafts,
-    "prompts": len(bench.task.ids),
+    "drafts": inputs.drafts(config, loaded),
+    "prompts": len({prompt.id for prompt in bench.task.prompts}),
+    "samples": config.samples,
     "runs": bench.runs,
     "batch_size": bench.batch_size,
     "capacity": bench.capacity,

@@ -13,37 +13,24 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax import session as session_lib
-from specjax.bench import build
-from specjax.drafters import draft_model
-from specjax.models import sources
+from specjax.bench import build, loading
 
 
 def drafts(
-  config: ConfigDict,
-  methods: Mapping[str, session_lib.Method],
-  found: Mapping[str, sources.Source],
+  config: ConfigDict, loaded: loading.Loaded
 ) -> dict[str, dict[str, str]]:
-  """Description and weight fingerprint of each method's draft model.
-
-  Args:
-    config: of the run.
-    methods: as built.
-    found: where the models came from, by their names in the config.
-  """
-  fingerprints: dict[str, str] = {}
+  """Description and weight fingerprint of each method's draft model."""
   result = {}
-  for name, method in methods.items():
-    if not isinstance(method.drafter, draft_model.DraftModel):
-      continue
-    model = config.methods[name].drafter.model
-    if model not in fingerprints:
-      loaded: Any = method.drafter.model
-      fingerprints[model] = sources.fingerprint(loaded)
-    result[name] = {
-      "description": found[model].description,
-      "fingerprint": fingerprints[model],
-    }
+  for name in build.names(config):
+    key = build.draft_key(config.methods[name].drafter)
+    if key is not None:
+      draft = loaded.drafts[key]
+      result[name] = {
+        "description": draft.source.description,
+        "fingerprint": draft.fingerprint,
+      }
+      if draft.quantization != "none":
+        result[name]["quantization"] = draft.quantization
   return result
 
 

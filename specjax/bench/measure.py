@@ -17,7 +17,6 @@ import dataclasses
 import time
 from typing import Any
 
-import jax
 import numpy as np
 
 from specjax import data, metrics, tokenizers
@@ -38,7 +37,7 @@ class Bench:
   Attributes:
     target: the model.
     tokenizer: its own.
-    task: prompts and settings.
+    task: prompts, one a row, and settings.
     methods: by name, without the plain ones.
     batch_size: prompts at a time.
     capacity: token slots of a row, for all methods.
@@ -55,9 +54,20 @@ class Bench:
 
   @property
   def batches(self) -> list[range]:
-    """Indices of the prompts of each batch."""
+    """Places in the task of the rows of each batch."""
     count, size = len(self.task.ids), self.batch_size
     return [range(at, min(at + size, count)) for at in range(0, count, size)]
+
+  def spread(self, count: int) -> list[range]:
+    """The first batch of each group, then the second; few are spaced evenly."""
+    groups = [self.task.prompts[batch[0]].group for batch in self.batches]
+    order = sorted(
+      range(len(groups)), key=lambda i: groups[:i].count(groups[i])
+    )
+    first = len(set(groups))
+    if count < first:
+      order = [order[i * first // count] for i in range(count)]
+    return [self.batches[i] for i in order[:count]]
 
   @property
   def answers(self) -> int:
@@ -79,6 +89,7 @@ class Bench:
       settings or self.task.settings,
       [self.task.ids[i] for i in batch],
       indices=[self.task.prompts[i].index for i in batch],
+      samples=[self.task.prompts[i].sample for i in batch],
       rows=self.batch_size,
       capacity=self.capacity,
     )
@@ -134,7 +145,7 @@ def plan(
 def answer(
   bench: Bench, run: int, batch: range, name: str, method: session_lib.Method
 ) -> list[dict[str, Any]]:
-  """Answers a batch; one record a prompt."""
+  """Answers a batch; one record a row."""
   session = bench.session(method, batch)
   for _ in session.rounds():
     pass
@@ -165,48 +176,10 @@ def read_answers(
         rejected=np.array(record["rejected"], int),
         prefill_seconds=record["prefill_time"],
         decode_seconds=record["decode_time"],
+        sample=choice["index"],
       )
     )
   return answers
-
-
-def memory(bench: Bench, method: session_lib.Method) -> dict[str, int | None]:
-  """Bytes of weights, the draft's weights, both caches, and the peak.
-
-  The peak is the process's (the device's, where it keeps count) so far, over
-  all methods.
-  """
-  state = jax.eval_shape(
-    lambda: (
-      bench.target.init_cache(bench.batch_size, bench.capacity, method.block),
-      method.drafter.init(bench.batch_size, bench.capacity),
-    )
-  )
-  return {
-    "weights": _bytes(bench.target),
-    "draft_weights": _bytes(method.drafter),
-    "cache": _bytes(state),
-    "peak": _peak(),
-  }
-
-
-def _bytes(tree: Any) -> int:
-  leaves = jax.tree.leaves(tree)
-  return int(sum(x.size * x.dtype.itemsize for x in leaves))
-
-
-def _peak() -> int | None:
-  stats = jax.local_devices()[0].memory_stats() or {}
-  if "peak_bytes_in_use" in stats:
-    return int(stats["peak_bytes_in_use"])
-  try:
-    import resource
-  except ImportError:  # Not a POSIX system.
-    return None
-  import sys
-
-  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _record(
@@ -216,13 +189,17 @@ def _record(
   width: int,
   result: session_lib.Generation,
 ) -> dict[str, Any]:
-  """A line of results.jsonl: Spec-Bench's layout, then ours."""
+  """A line of results.jsonl: Spec-Bench's layout, then ours.
+
+  One of several samples of a prompt is a line of its own, whose only choice
+  has the sample's index.
+  """
   return {
     "question_id": prompt.id,
     "category": prompt.category or prompt.group,
     "choices": [
       {
-        "index": 0,
+        "index": prompt.sample,
         "turns": [result.text],
         "decoding_steps": [len(result.emitted)],
         "new_tokens": [len(result.tokens)],

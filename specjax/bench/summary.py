@@ -3,7 +3,7 @@
 """summary.json: the measures of a run, from its records."""
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import importlib.metadata
 import math
 import os
@@ -13,12 +13,11 @@ import re
 from typing import Any
 
 import jax
-import numpy as np
 
-from specjax import metrics
+from specjax import metrics, speed
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax.bench import replay
+from specjax.bench import loading, replay
 from specjax.models import gguf_header
 from specjax.verifiers import coupled
 
@@ -30,57 +29,33 @@ def method(
   answers: metrics.Answers,
   plain: metrics.Answers,
   reference: metrics.Answers,
+  arrivals: Sequence[speed.Arrival] = (),
   *,
   comparable: bool = True,
 ) -> dict[str, Any]:
-  """The measures of one method, by category too.
+  """The measures of one method, or of plain decoding, by category too.
 
   Args:
     answers: of the method, all runs.
     plain: of plain decoding, all runs.
     reference: of `plain_reference`.
+    arrivals: of the answers that were streamed.
     comparable: whether tokens should equal the reference's: not under a rule
       that draws from streams of its own.
   """
-  whole = _measures(answers, plain, reference, comparable)
+  whole = _measures(answers, plain, reference, arrivals, comparable)
   groups = list(dict.fromkeys(a.group for a in answers))
+  whole["by_category"] = {}
   if len(groups) > 1:
-    pick = lambda some, group: [a for a in some if a.group == group]
-    whole["by_category"] = {
-      group: _measures(
-        pick(answers, group), pick(plain, group), reference, comparable
+    for group in groups:
+      ours, theirs, came = (
+        [x for x in some if x.group == group]
+        for some in (answers, plain, arrivals)
       )
-      for group in groups
-    }
-  else:
-    whole["by_category"] = {}
+      whole["by_category"][group] = _measures(
+        ours, theirs, reference, came, comparable
+      )
   return whole
-
-
-def plain(
-  answers: metrics.Answers,
-  reference: metrics.Answers,
-  seconds: Mapping[int, float],
-  width: int,
-) -> dict[str, Any]:
-  """The measures of plain decoding.
-
-  Args:
-    answers: of all runs.
-    reference: of `plain_reference`.
-    seconds: a round of each width, measured before the run.
-    width: the one that was taken.
-  """
-  return {
-    "width": width,
-    "seconds_per_round": {str(w): s for w, s in seconds.items()},
-    "tokens_per_second": metrics.tokens_per_second(answers),
-    "decode_tokens_per_second": metrics.tokens_per_second(
-      answers, decode_only=True
-    ),
-    "matched": metrics.matched(answers, reference),
-    "degenerate": metrics.degenerate(answers),
-  }
 
 
 def add_replay(measures: dict[str, Any], times: Sequence[replay.Times]) -> None:
@@ -119,6 +94,17 @@ def versions() -> dict[str, str]:
   return found
 
 
+def note(weights: loading.Weights, dtype: str) -> str:
+  """What numbers a target computes with: its label in every table."""
+  kind = None
+  if weights.source.kind == "gguf":
+    kind = quantisation(weights.source.path)
+  if weights.quantization == "int8":
+    origin = f" of {kind}" if kind else ""
+    return f"int8 weights (per output channel){origin}, computed in {dtype}"
+  return f"{kind}, dequantised to {dtype}" if kind else f"{dtype} weights"
+
+
 def quantisation(path: pathlib.Path) -> str | None:
   """Bits of a GGUF file's matrices, "4-bit (Q4_1)"; None if not quantised.
 
@@ -144,18 +130,20 @@ def is_comparable(
 
 def unequal(
   answers: metrics.Answers, reference: metrics.Answers
-) -> list[tuple[str, metrics.Answer, metrics.Answer]]:
-  """Answers that differ from the reference's, with it; one a prompt."""
-  wanted = {a.id: a for a in reference}
+) -> list[tuple[metrics.Answer, metrics.Answer]]:
+  """Answers that differ from the reference's, with it; one of all runs."""
+  wanted = {a.key: a for a in reference}
   found = {}
   for answer in answers:
-    other = wanted.get(answer.id)
+    other = wanted.get(answer.key)
     if other is not None and answer.tokens != other.tokens:
-      found.setdefault(answer.id, (answer.id, answer, other))
+      found.setdefault(answer.key, (answer, other))
   return list(found.values())
 
 
-def _measures(answers, plain_answers, reference, comparable) -> dict[str, Any]:
+def _measures(
+  answers, plain_answers, reference, arrivals, comparable
+) -> dict[str, Any]:
   matched = None
   if comparable:
     counts = metrics.matched(answers, reference)
@@ -169,14 +157,16 @@ def _measures(answers, plain_answers, reference, comparable) -> dict[str, Any]:
     "acceptance_rate_interval": metrics.acceptance_rate_interval(answers),
     "accepted_per_draft": metrics.accepted_per_draft(answers),
     "acceptance_by_position": metrics.acceptance_by_position(answers),
-    "tokens_per_second": metrics.tokens_per_second(answers),
-    "decode_tokens_per_second": metrics.tokens_per_second(
+    "tokens_per_second": speed.tokens_per_second(answers),
+    "decode_tokens_per_second": speed.tokens_per_second(
       answers, decode_only=True
     ),
-    "new_tokens": float(np.mean([len(a.tokens) for a in answers]))
-    if answers
-    else None,
-    "speedup": metrics.speedup(answers, plain_answers),
+    "time_per_output_token": speed.time_per_output_token(answers),
+    "time_to_first_token": speed.time_to_first_token(arrivals),
+    "gaps": speed.gaps(arrivals),
+    "streamed": len(arrivals),
+    "new_tokens": metrics.mean([len(a.tokens) for a in answers]),
+    "speedup": speed.speedup(answers, plain_answers),
     "matched": matched,
     "degenerate": metrics.degenerate(answers),
   }

@@ -39,6 +39,7 @@ def lines(
           yield {
             "method": name,
             "question_id": bench.task.prompts[index].id,
+            "sample": bench.task.prompts[index].sample,
             "row": row,
             "round": number,
             "position": int(before.lengths[row]),
