@@ -7,7 +7,9 @@
 
 With a list or file of prompts every method answers all of them, and DIR gets
 results.jsonl, summary.json and what they depend on (config.json, inputs.json);
-the same command continues a run that was stopped. With
+the same command continues a run that was stopped. A config with a `sweep` does
+so for each of its settings and adds sweep.csv. DIR may be on a disk or in a
+store (gs://BUCKET/FOLDER, s3://, az://). With
 `--config.prompts="text"` the one answer is printed as it grows and nothing is
 written: --method and --mark are for this, --workdir and --overwrite for a
 comparison. A mistake is one line and exit status 2.
@@ -19,7 +21,7 @@ import sys
 import traceback
 from typing import Any
 
-from specjax.bench import configuration
+from specjax.bench import configuration, spelling
 
 _USAGE = "python -m specjax.run --config=FILE.py --workdir=DIR"
 _STOPPED = "stopped: the same command continues the run"
@@ -60,7 +62,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   overrides, rest = _take_overrides(rest)
   if rest:
     word = rest[0].lstrip("-").partition("=")[0]
-    advice = configuration.suggestion(word, vars(flags))
+    advice = spelling.suggestion(word, vars(flags))
     raise ValueError(f"unknown argument {rest[0]!r}: {advice}")
   if not flags.config:
     raise ValueError(f"no config: {_USAGE}, for example configs/quickstart.py")
@@ -80,6 +82,10 @@ def run(argv: Sequence[str]) -> None:
 
   inline = build.is_inline(config)
   _refuse_idle(flags, inline)
+  if inline and config.sweep:
+    raise ValueError(
+      "prompts is one text, which no sweep is run on: give a list or file"
+    )
   if inline:
     _check_method(flags.method, config)
     from specjax.bench import answering
@@ -88,9 +94,10 @@ def run(argv: Sequence[str]) -> None:
     return
   if not flags.workdir:
     raise ValueError(f"no workdir: add --workdir=DIR ({_USAGE})")
-  from specjax.bench import comparison
+  from specjax.bench import comparison, sweep
 
-  comparison.compare(config, flags.workdir, overwrite=flags.overwrite)
+  runner = sweep.run if config.sweep else comparison.compare
+  runner(config, flags.workdir, overwrite=flags.overwrite)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -152,7 +159,7 @@ def _refuse_idle(flags: argparse.Namespace, inline: bool) -> None:
 def _check_method(name: str | None, config: Any) -> None:
   known = (*config.methods, "plain")
   if name is not None and name not in known:
-    advice = configuration.suggestion(name, known)
+    advice = spelling.suggestion(name, known)
     raise ValueError(f"unknown method {name!r}: {advice}")
 
 

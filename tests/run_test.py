@@ -369,9 +369,7 @@ class MistakesTest(Folder):
     runs.write_config(
       cls.folder / "draft.py", cls.model, methods={"d": {"drafter": draft}}
     )
-    runs.write_config(
-      cls.folder / "sweep.py", cls.model, sweep={"seed": [1, 2]}
-    )
+    runs.write_config(cls.folder / "sweep.py", cls.model, sweep={"sed": [1, 2]})
     (cls.folder / "syntax.py").write_text("def get_config(:\n")
     (cls.folder / "nothing.py").write_text("")
 
@@ -394,7 +392,10 @@ class MistakesTest(Folder):
     (["--config=FOLDER/syntax.py"], "SyntaxError"),
     (["--config=FOLDER/nothing.py"], "get_config"),
     (["--config=FOLDER/config.py", "--workdir"], "expected one argument"),
-    (["--config=FOLDER/sweep.py", "--workdir=FOLDER/w"], "sweep has seed"),
+    (
+      ["--config=FOLDER/sweep.py", "--workdir=FOLDER/w"],
+      "sweep: unknown config key 'sed': did you mean 'seed'",
+    ),
     (
       ["--config=FOLDER/draft.py", "--workdir=FOLDER/w"],
       "methods.d.drafter.model .* another vocabulary .* differ at 3 ids",
@@ -414,12 +415,12 @@ class MistakesTest(Folder):
     ("max_new_tokens=125", "has 5 tokens, .* room for 3"),
     ("seed=-1", "seed is -1"),
     ("dtype=int7", "int7"),
-    ("mesh.data=2", "mesh.data is 2: .* one device"),
+    ("mesh.data=2", "batch_size 1 does not divide by mesh.data 2"),
     ("sampling.temperature=-1", "temperature is -1"),
     ("sampling.top_p=0", "top_p is 0"),
     ("methods.ngram_2.drafter.type=ngrm", "did you mean 'ngram'"),
     ("methods.ngram_2.verifier.type=magic", "use one of coupled, rejection"),
-    ("methods.ngram_2.drafter.length=-1", "drafter.length is -1"),
+    ("methods.ngram_2.drafter.length=-1", "draft length -1 is negative"),
     ("methods.ngram_2.policy.length=3", "drafts 2 tokens at most"),
     ("methods.ngram_2.drafter.length=500", "methods.ngram_2 drafts 500"),
     ("methods.ngram_2.drafter.max_n=0", "n-gram sizes 1 to 0"),

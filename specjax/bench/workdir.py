@@ -8,18 +8,19 @@
   tokens.jsonl   one line a round, with `config.trace`
   summary.json   the measures, once all is done
 
-Lines are flushed one by one, the other files appear whole or not at all.
+Lines are stored batch by batch, the other files appear whole or not at all. In
+an object store results.jsonl is in parts until the run ends (see `storage`).
 """
 
 from collections.abc import Iterable, Mapping
-import contextlib
 import json
 import math
 import os
-import pathlib
 from typing import Any
 
-from specjax.bench import configuration
+from etils import epath
+
+from specjax.bench import configuration, storage
 
 CONFIG = "config.json"
 INPUTS = "inputs.json"
@@ -42,7 +43,7 @@ class Workdir:
     """Creates the folder, config.json and inputs.json.
 
     Args:
-      path: of the folder.
+      path: of the folder, on a disk or in an object store.
       config: the effective config as plain values.
       inputs: see `inputs.record`.
       overwrite: remove what another run left.
@@ -51,37 +52,40 @@ class Workdir:
       ValueError: the folder holds a run of another config or other inputs.
       OSError: it cannot be written.
     """
-    self.path = pathlib.Path(path).expanduser()
+    self.path = storage.locate(path)
     check(self.path, config, overwrite=overwrite)
-    self.path.mkdir(parents=True, exist_ok=True)
+    self._results = storage.lines(self.path / RESULTS)
+    self.records: list[dict[str, Any]] = []
+    storage.make_folder(self.path)
     if overwrite:
-      for name in (RESULTS, TOKENS, SUMMARY, INPUTS, CONFIG):
-        (self.path / name).unlink(missing_ok=True)
-    _check_inputs(self.path, inputs)
+      clear(self.path)
+    else:
+      check_inputs(self.path, inputs)
+      self.records = _parse(self._results.read(), self.path / RESULTS)
     write_json(self.path / CONFIG, config)
     write_json(self.path / INPUTS, inputs)
-    self.records = _read_records(self.path / RESULTS)
 
-  def append(self, record: Mapping[str, Any]) -> None:
-    """Adds one line to results.jsonl; it is on disk when this returns."""
-    line = json.dumps(_finite(record), ensure_ascii=False)
-    with open(self.path / RESULTS, "a", encoding="utf-8") as file:
-      file.write(line + "\n")
-      file.flush()
-      os.fsync(file.fileno())
-    self.records.append(json.loads(line))
+  def append(self, *records: Mapping[str, Any]) -> None:
+    """Adds a line each to results.jsonl; they are stored when this returns."""
+    lines = [
+      json.dumps(_finite(record), ensure_ascii=False).encode()
+      for record in records
+    ]
+    self._results.append(lines)
+    self.records += map(json.loads, lines)
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
+    """Ends the run."""
+    self._results.join()
     write_json(self.path / SUMMARY, summary)
 
   def read_summary(self) -> dict[str, Any] | None:
     """The measures of a run that has ended, else None."""
-    path = self.path / SUMMARY
-    return json.loads(path.read_text("utf-8")) if path.is_file() else None
+    return read_json(self.path / SUMMARY)
 
   def write_tokens(self, lines: Iterable[Mapping[str, Any]]) -> None:
     text = "".join(json.dumps(_finite(line)) + "\n" for line in lines)
-    _replace(self.path / TOKENS, text)
+    storage.write(self.path / TOKENS, text.encode())
 
 
 def check(
@@ -94,47 +98,52 @@ def check(
 
   Raises:
     ValueError: not a folder, not writable, or a run of another config.
+    OSError: a store that is out of reach.
   """
-  path = pathlib.Path(path).expanduser()
-  if path.exists() and not path.is_dir():
-    raise ValueError(f"workdir {path} is a file: name a folder")
-  parent = next(p for p in (path, *path.absolute().parents) if p.exists())
-  if not parent.is_dir():
-    raise ValueError(f"workdir {path}: {parent} is a file: name a folder")
-  if not os.access(parent, os.W_OK | os.X_OK):
-    raise ValueError(f"workdir {path} cannot be written: choose another folder")
-  if overwrite or not (path / CONFIG).is_file():
-    if not overwrite and (path / RESULTS).is_file():
-      raise ValueError(
-        f"workdir {path} has results without a {CONFIG}: choose another folder "
-        "or add --overwrite"
-      )
+  path = storage.locate(path)
+  storage.check_writable(path)
+  if overwrite:
     return
-  _refuse_changes(path, CONFIG, config)
+  if storage.read(path / CONFIG) is not None:
+    _refuse_changes(path, CONFIG, config)
+  elif storage.lines(path / RESULTS).exists():
+    raise ValueError(
+      f"workdir {path} has results without a {CONFIG}: choose another folder "
+      "or add --overwrite"
+    )
 
 
-def _check_inputs(path: pathlib.Path, inputs: Mapping[str, Any]) -> None:
-  """Whether the answers in a folder came from the same prompts and models."""
-  if (path / INPUTS).is_file():
+def check_inputs(
+  path: str | os.PathLike[str], inputs: Mapping[str, Any]
+) -> None:
+  """Whether the answers in a folder came from the same prompts and models.
+
+  Raises:
+    ValueError: they did not, or nobody knows.
+  """
+  path = storage.locate(path)
+  if storage.read(path / INPUTS) is not None:
     _refuse_changes(path, INPUTS, inputs)
-  elif (path / RESULTS).is_file():
+  elif storage.lines(path / RESULTS).exists():
     raise ValueError(
       f"workdir {path} has results without an {INPUTS}, so they may come from "
       "other prompts or weights: choose another workdir or add --overwrite"
     )
 
 
+def clear(path: str | os.PathLike[str]) -> None:
+  """Removes the files of a run, and no others."""
+  path = storage.locate(path)
+  storage.lines(path / RESULTS).remove()
+  for name in (TOKENS, SUMMARY, INPUTS, CONFIG):
+    storage.remove(path / name)
+
+
 def _refuse_changes(
-  path: pathlib.Path, name: str, now: Mapping[str, Any]
+  path: epath.Path, name: str, now: Mapping[str, Any]
 ) -> None:
   """Refuses a folder in which another run has left other values."""
-  try:
-    old = json.loads((path / name).read_text("utf-8"))
-  except ValueError:
-    raise ValueError(
-      f"{path / name} is damaged: choose another workdir or add --overwrite"
-    ) from None
-  changed = configuration.differences(old, now)
+  changed = configuration.differences(read_json(path / name) or {}, now)
   if changed:
     raise ValueError(
       f"workdir {path} holds a run with another {', '.join(changed[:3])}: "
@@ -142,37 +151,32 @@ def _refuse_changes(
     )
 
 
-def write_json(path: pathlib.Path, value: Mapping[str, Any]) -> None:
+def write_json(path: epath.Path, value: Mapping[str, Any]) -> None:
   """Writes a whole JSON file; numbers that JSON lacks become null."""
   text = json.dumps(_finite(value), indent=2, ensure_ascii=False)
-  _replace(path, text + "\n")
+  storage.write(path, (text + "\n").encode())
 
 
-def _replace(path: pathlib.Path, text: str) -> None:
-  """Writes beside the file first: a killed run leaves the old one."""
-  part = path.with_name(f".{path.name}.part")
+def read_json(path: epath.Path) -> dict[str, Any] | None:
+  """A JSON file, None where there is none.
+
+  Raises:
+    ValueError: it is damaged.
+  """
+  content = storage.read(path)
+  if content is None:
+    return None
   try:
-    with open(part, "w", encoding="utf-8") as file:
-      file.write(text)
-      file.flush()
-      os.fsync(file.fileno())
-    os.replace(part, path)
-  finally:
-    with contextlib.suppress(FileNotFoundError):
-      part.unlink()
+    return json.loads(content)
+  except ValueError:
+    raise ValueError(
+      f"{path} is damaged: choose another workdir or add --overwrite"
+    ) from None
 
 
-def _read_records(path: pathlib.Path) -> list[dict[str, Any]]:
-  """Complete lines; what a killed run left of one is cut off the file."""
-  if not path.is_file():
-    return []
-  content = path.read_bytes()
-  whole = content[: content.rfind(b"\n") + 1]
-  if len(whole) < len(content):
-    with open(path, "r+b") as file:
-      file.truncate(len(whole))
+def _parse(lines: list[bytes], path: epath.Path) -> list[dict[str, Any]]:
   records = []
-  for number, line in enumerate(whole.split(b"\n")[:-1], 1):
+  for number, line in enumerate(lines, 1):
     try:
       records.append(json.loads(line))
     except ValueError as error:
