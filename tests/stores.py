@@ -33,7 +33,7 @@ class Store(fsspec.AbstractFileSystem):
 
   def ls(self, path, detail=True, **kwargs):
     del kwargs
-    path = self._strip_protocol(path).rstrip("/")
+    path = str(self._strip_protocol(path)).rstrip("/")
     self._check(path)
     found = {}
     for name, content in self.objects.items():
