@@ -125,10 +125,11 @@ class WindowTest(parameterized.TestCase):
     network = model.Model.init(CONFIG, jax.random.key(0))
     tokens = jnp.asarray(np.random.default_rng(1).integers(0, 32, (2, 24)))
     cache = network.init_cache(2, 64, 24)
-    whole = network(tokens, cache).logits
+    run = jax.jit(lambda tokens, cache: network(tokens, cache))
+    whole = run(tokens, cache).logits
     start, parts = 0, []
     for width in (16, *splits):
-      output = network(tokens[:, start : start + width], cache)
+      output = run(tokens[:, start : start + width], cache)
       cache = output.cache.commit(None, jnp.full((2,), width))
       parts.append(output.logits)
       start += width
@@ -144,7 +145,8 @@ class WindowTest(parameterized.TestCase):
         CONFIG, windows=windows, rope_local_theta=None
       )
       cache = network.init_cache(1, 64, 24)
-      return network.replace(config=config)(tokens, cache).logits
+      other = network.replace(config=config)
+      return jax.jit(lambda tokens: other(tokens, cache).logits)(tokens)
 
     difference = np.abs(logits((5, None, 5)) - logits(None)).max(-1)[0]
     np.testing.assert_array_equal(difference[:5], 0)
