@@ -10,6 +10,7 @@ Axis letters: B batch, S token slots, N prompt tokens.
 from collections.abc import Iterator
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +19,8 @@ import numpy as np
 from specjax import cache as cache_lib
 from specjax import prefill as prefill_lib
 from specjax import sampling as sampling_lib
+from specjax import sharding, tree, types
 from specjax import step as step_lib
-from specjax import tree, types
 
 
 def run(
@@ -43,7 +44,14 @@ def run(
     state = _round(target, drafter, verifier, state, sampling, policy, stop)
     return done + 1, state
 
-  return jax.lax.while_loop(unfinished, body, (jnp.int32(0), state))[1]
+  state = jax.lax.while_loop(unfinished, body, (jnp.int32(0), state))[1]
+  return _split_rows(target, state)
+
+
+def _split_rows(target, state):
+  """The state in one place whichever program made it: one trace takes it."""
+  rules = sharding.rules_of(target)
+  return sharding.constrain_rows(state, rules, state.lengths.shape[0])
 
 
 def _round(target, drafter, verifier, state, sampling, policy, stop):
@@ -93,16 +101,28 @@ def start(
   state = prefill_lib.init_state(
     target, drafter, policy, keys, sampling, capacity, chunk
   )
-  return prefill_lib.prefill(
-    target, drafter, state, prompt, prompt_lengths, stop.limit, chunk
+  return read(target, drafter, state, prompt, prompt_lengths, stop.limit, chunk)
+
+
+def read(
+  target: types.Model,
+  drafter: types.Drafter,
+  state: types.DecodeState,
+  tokens: jax.Array,
+  counts: jax.Array,
+  limit: jax.Array,
+  chunk: int = prefill_lib.CHUNK,
+) -> types.DecodeState:
+  """See `prefill.prefill`."""
+  state = prefill_lib.prefill(
+    target, drafter, state, tokens, counts, limit, chunk
   )
+  return _split_rows(target, state)
 
 
 # The state is donated: call `advance` with the newest state only.
 advance = jax.jit(run, donate_argnames=("state",))
-prefill = jax.jit(
-  prefill_lib.prefill, donate_argnames=("state",), static_argnames=("chunk",)
-)
+prefill = jax.jit(read, donate_argnames=("state",), static_argnames=("chunk",))
 
 
 def decode(
@@ -223,8 +243,36 @@ def check(
     capacity,
     target.max_position,
   )
+  wanted = feature_layers(drafter)
+  if wanted and getattr(target, "feature_layers", None) != wanted:
+    raise ValueError(
+      f"{type(drafter).__name__} reads the target's layers {wanted}, which it "
+      "does not give: use target.replace(feature_layers=...) with them"
+    )
   if verifier.chain_only and drafter.max_depth != drafter.num_nodes:
     raise ValueError(
       f"{type(verifier).__name__} takes chains only, and "
       f"{type(drafter).__name__} drafts trees: use the coupled verifier"
     )
+
+
+def feature_layers(drafter: types.Drafter) -> tuple[int, ...]:
+  """Layers of the target whose outputs a drafter reads; () for most."""
+  return tuple(getattr(drafter, "feature_layers", ()))
+
+
+def with_features(target: Any, drafter: types.Drafter) -> types.Model:
+  """The target, giving the outputs of the layers that a drafter reads.
+
+  Raises:
+    ValueError: it has no layers to give.
+  """
+  wanted = feature_layers(drafter)
+  if not wanted:
+    return target
+  if not hasattr(target, "feature_layers"):
+    raise ValueError(
+      f"{type(drafter).__name__} reads layers {wanted} of the target, and "
+      f"{type(target).__name__} gives none: use a models.model.Model"
+    )
+  return target.replace(feature_layers=wanted)

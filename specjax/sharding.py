@@ -19,6 +19,8 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from specjax import cache as cache_lib
+
 DATA, MODEL = "data", "model"
 
 
@@ -142,6 +144,41 @@ def constrain(
   if rules is None:
     return x
   return jax.lax.with_sharding_constraint(x, rules.place(*axes))
+
+
+def largest(
+  x: jax.Array, count: int, rules: Rules | None
+) -> tuple[jax.Array, jax.Array]:
+  """The largest values of x [B, ..., V] in order, and where they stand.
+
+  Of equal ones the first comes first. Each device ranks its own rows: left to
+  the compiler, `top_k` would gather all rows on each of them.
+  """
+  rank = lambda x: tuple(jax.lax.top_k(x, count))
+  if rules is None or rules.batch is None:
+    return rank(x)
+  rows = PartitionSpec(rules.batch)
+  return jax.shard_map(
+    rank, mesh=rules.mesh, in_specs=rows, out_specs=(rows, rows)
+  )(x)
+
+
+def constrain_rows(tree: Any, rules: Rules | None, rows: int) -> Any:
+  """Tells the compiler that a tree's arrays [B, ...] are split by rows.
+
+  Caches say for themselves where they lie, and arrays without rows stay where
+  the compiler puts them.
+  """
+  if rules is None:
+    return tree
+
+  def split(leaf):
+    if isinstance(leaf, cache_lib.KVCache) or leaf.shape[:1] != (rows,):
+      return leaf
+    return constrain(leaf, rules, "batch", *(None,) * (leaf.ndim - 1))
+
+  is_cache = lambda node: isinstance(node, cache_lib.KVCache)
+  return jax.tree.map(split, tree, is_leaf=is_cache)
 
 
 def make_mesh(data: int, model: int) -> Mesh | None:

@@ -140,9 +140,11 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
 
 def _device(summary) -> str:
   device = summary["device"]
+  name = device["kind"]
   if device["platform"] == "cpu":
-    return f"{device['processor']}, {device['cores']} cores"
-  return device["kind"]
+    name = f"{device['processor']}, {device['cores']} cores"
+  data, model = (summary["mesh"][axis] for axis in ("data", "model"))
+  return name if data * model == 1 else f"mesh {data} x {model} of {name}"
 
 
 def _quality(name: str, measures: Mapping[str, Any]) -> tuple[str, ...]:

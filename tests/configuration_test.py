@@ -8,7 +8,7 @@ import tempfile
 
 from absl.testing import absltest, parameterized
 
-from specjax.bench import build, configuration
+from specjax.bench import build, configuration, schema
 from tests import runs
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
@@ -75,6 +75,35 @@ class ConfigurationTest(parameterized.TestCase):
   def test_wrong_overrides(self, override, pattern):
     with self.assertRaisesRegex(ValueError, pattern):
       self.read(override)
+
+  def test_another_type_brings_its_own_keys(self):
+    """In whatever order; what both types have is kept if it was chosen."""
+    place = "methods.ngram_2"
+    config = self.read(
+      f"{place}.policy.first=1",
+      f"{place}.policy.type=experiments.plugins.halving:Halving.for_drafter",
+    )
+    self.assertEqual(config.methods.ngram_2.policy.first, 1)
+    self.assertNotIn("length", config.methods.ngram_2.policy)
+    config = self.read(
+      f"{place}.drafter.type=draft_model", f"{place}.drafter.model=some.gguf"
+    )
+    drafter = config.methods.ngram_2.drafter
+    self.assertEqual((drafter.model, drafter.length), ("some.gguf", 2))
+    self.assertNotIn("max_n", drafter)
+    with self.assertRaisesRegex(ValueError, "drafter.model' is missing"):
+      self.read(f"{place}.drafter.type=draft_model")
+
+  def test_a_sweep_may_compare_types(self):
+    key = "methods.ngram_2.policy.type"
+    other = "experiments.plugins.halving:Halving.for_drafter"
+    config = self.read(f"sweep.{key}=('fixed', '{other}')")
+    policies = [
+      setting.methods.ngram_2.policy
+      for _, setting in schema.settings_of(config)
+    ]
+    kinds = [(policy.type, "first" in policy) for policy in policies]
+    self.assertEqual(kinds, [("fixed", False), (other, True)])
 
   @parameterized.parameters("plain", "plain_reference")
   def test_names_of_the_plain_programs_are_taken(self, name):

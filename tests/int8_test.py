@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax.drafters import draft_model, empty
-from specjax.models import int8
+from specjax.models import int8, layers
 from tests import decoding, toys
 
 
@@ -28,6 +28,12 @@ class QuantizeTest(parameterized.TestCase):
     error = np.abs(values * wide - matrix.astype(np.float64)) / wide
     # Half a step, and a bfloat16 scale is 2^-9 off: 127 of them, a quarter.
     self.assertLessEqual(error.max(), 0.5001 if dtype == "float32" else 0.75)
+
+  def test_a_channel_below_the_range_of_float16_divides_by_no_zero(self):
+    matrix = np.full((2, 2), 1e-7, np.float16)
+    values, scale = int8.quantize(matrix, 0)
+    self.assertGreater(scale.min(), 0)
+    np.testing.assert_array_equal(values, 0)
 
   def test_known_values(self):
     values, scale = int8.quantize(np.array([[2.54, 0.0], [-1.0, 0.0]]), 0)
@@ -75,6 +81,20 @@ class ModelTest(absltest.TestCase):
     # The scale is taken before the product or after it: float32 rounding.
     np.testing.assert_allclose(logits[0], logits[1], atol=1e-4)
     self.assertGreater(np.abs(logits[0] - logits[2]).max(), 1e-2)
+
+  def test_float16_products_with_integers_stay_in_range(self):
+    """Summed raw, 64 products of 127 and 16 are past 65504."""
+    linear = layers.Linear(3, int8=True)
+    params = {
+      "kernel": jnp.full((64, 3), 127, jnp.int8),
+      "int8_scale": jnp.full((3,), 1 / 127, jnp.float16),
+    }
+    out = linear.apply(
+      {"params": params}, jnp.full((1, 1, 64), 16, jnp.float16)
+    )
+    self.assertEqual(out.dtype, jnp.float16)
+    # 1024, and a float16 scale is 2^-11 off.
+    np.testing.assert_allclose(out, 1024, rtol=1e-3)
 
   def test_matrices_are_a_quarter_as_large(self):
     size = lambda m: sum(x.nbytes for x in jax.tree.leaves(m.params))

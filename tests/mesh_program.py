@@ -20,7 +20,8 @@ import jax.numpy as jnp
 from specjax import answers, decode, policy, sharding
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax.drafters import draft_model, ngram
+from specjax.drafters import draft_model, ngram, tree_draft_model
+from specjax.models import int8
 from specjax.models import model as model_lib
 from specjax.verifiers import coupled, rejection
 from tests import decoding, toys
@@ -30,10 +31,12 @@ DEVICES, ROWS, NEW = 8, 8, 24
 # A number that no other size has, so that a cache is known by it.
 CAPACITY = 192
 # 2 kv heads are repeated on longer axes; 9 and 3 heads, as in SmolLM2, divide
-# by none, and attention is held whole.
-MODELS = {
+# by none, and attention is held whole. The embedding of a tied model is read
+# twice; this one has 8-bit matrices as well.
+MODELS: dict[str, dict[str, Any]] = {
   "grouped": dict(num_heads=8, num_kv_heads=2),
   "odd": dict(num_heads=9, num_kv_heads=3),
+  "tied": dict(tie_embeddings=True, qkv_bias=True, qk_norm=True),
 }
 METHODS = {
   "plain": (None, "coupled"),
@@ -41,12 +44,14 @@ METHODS = {
   "draft": ("draft", "coupled"),
   "ngram_rejection": ("ngram", "rejection"),
   "draft_rejection": ("draft", "rejection"),
+  "draft_tree": ("tree", "coupled"),
 }
 # What the default tier runs: all meshes, both drafters, rules and models.
 FEW = (
   ("grouped", "ngram", MESHES),
   ("grouped", "draft_rejection", ((1, 1), (2, 4))),
   ("odd", "draft", ((1, 1), (2, 4))),
+  ("tied", "ngram", ((1, 1), (2, 4))),
 )
 VERIFIERS = {"coupled": coupled.Coupled, "rejection": rejection.Rejection}
 COLLECTIVES = re.compile(
@@ -66,10 +71,13 @@ def prompts() -> list[list[int]]:
 def method(kind: str | None, rule: str, draft: Any) -> answers.Method:
   if kind is None:
     return answers.Method()
-  drafter = (
-    ngram.NGram(4) if kind == "ngram" else draft_model.DraftModel(draft, 4)
-  )
-  return answers.Method(drafter, VERIFIERS[rule](), policy.Fixed(4))
+  drafter = {
+    "ngram": lambda: ngram.NGram(4),
+    "draft": lambda: draft_model.DraftModel(draft, 4),
+    "tree": lambda: tree_draft_model.dynamic_tree(draft, 3, 3, 3, 8),
+  }[kind]()
+  depth = drafter.max_depth
+  return answers.Method(drafter, VERIFIERS[rule](), policy.Fixed(depth))
 
 
 def shards(array: jax.Array) -> list[int]:
@@ -125,11 +133,29 @@ def answer(target, one: answers.Method) -> dict[str, Any]:
     },
     "draft_cache": [shards(x) for x in drafted if x.ndim == 4][:1],
     "sent": sent(text),
+    "programs": programs(session),
   }
+
+
+def programs(session) -> int:
+  """Loops that a further turn compiles, which is told in chunks."""
+  names = []
+
+  def listen(event, seconds, **details):
+    del seconds
+    if event.endswith("backend_compile_duration"):
+      names.append(details["fun_name"])
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  session.prefill([[1, 2]] * ROWS)
+  for _ in session.rounds(2):
+    pass
+  return names.count("jit(run)")
 
 
 def weights(target) -> dict[str, list[int]]:
   layer = target.params["layer_0"]
+  output = target.params.get("unembed", target.params["embed"])
   return {
     "embedding": shards(target.params["embed"]["embedding"]),
     "query": shards(layer["attention"]["query"]["kernel"]),
@@ -138,7 +164,7 @@ def weights(target) -> dict[str, list[int]]:
     "up": shards(layer["mlp"]["up"]["kernel"]),
     "down": shards(layer["mlp"]["down"]["kernel"]),
     "norm": shards(layer["mlp_norm"]["scale"]),
-    "unembed": shards(target.params["unembed"]["kernel"]),
+    "unembed": shards(output["kernel" if "kernel" in output else "embedding"]),
   }
 
 
@@ -147,7 +173,10 @@ def models(name: str) -> tuple[Any, Any]:
   target = model_lib.Model.init(config(name), jax.random.key(0))
   noise = model_lib.Model.init(config(name), jax.random.key(1))
   params = jax.tree.map(lambda a, b: a + 0.2 * b, target.params, noise.params)
-  return target, target.replace(params=params)
+  draft = target.replace(params=params)
+  if name == "tied":
+    target, draft = int8.model(target), int8.model(draft)
+  return target, draft
 
 
 def main(which: str) -> None:

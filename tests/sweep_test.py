@@ -287,6 +287,17 @@ class RunTest(Folder):
       left, ["config.json", f"{first}/config.json", f"{first}/inputs.json"]
     )
 
+  def test_prompts_need_no_categories(self):
+    config = write_config(
+      self.folder / "bare.py", self.model, categories=[], max_new_tokens=2
+    )
+    argv = (f"--config.sweep.{LENGTH}=(2,)", f"--config.sweep.{SEED}=(0, 1)")
+    workdir = self.folder / "bare"
+    status, _, err = self.call(workdir, *argv, config=config)
+    self.assertEqual((status, err), (0, ""))
+    rows = (workdir / "sweep.csv").read_text().splitlines()
+    self.assertLen(rows, 1 + 2 * 2)
+
   def test_a_sweep_in_a_store(self):
     with stores.serve() as store:
       argv = ("--config.max_new_tokens=2", f"--config.sweep.{LENGTH}=(2,)")

@@ -40,6 +40,7 @@ def answer(
       task.settings,
       [ids],
       samples=[prompt.sample],
+      rows=config.mesh.data,  # Others than the first end at once.
       capacity=capacity,
     )
     view = report.AnswerView(mark=mark)

@@ -19,7 +19,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax.bench import schema
+from specjax.bench import dotted_keys, proof_schema, schema
 
 _SWEEP = "sweep."
 
@@ -35,18 +35,20 @@ def read(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
     FileNotFoundError: no such file.
     ValueError: one line that names the key or value and the fix.
   """
-  config = schema.complete(_run_file(spec))
-  for override in overrides:
-    _override(config, override)
-  # A changed `type` may bring keys of its own.
-  config = schema.complete(config)
-  schema.check(config)
+  given = _run_file(spec)
+  kind = proof_schema if proof_schema.is_given(given) else schema
+  config = kind.complete(given)
+  given_keys = {text.partition("=")[0]: text for text in overrides}
+  for dotted in dotted_keys.types_first(given_keys):
+    _override(config, given_keys[dotted])
+  config = kind.complete(config)
+  kind.check(config)
   return config.lock()
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
   """Dotted keys whose values differ between two configs as plain dicts."""
-  a, b = schema.flat(old), schema.flat(new)
+  a, b = dotted_keys.flat(old), dotted_keys.flat(new)
   return [k for k in sorted({*a, *b}) if a.get(k, ...) != b.get(k, ...)]
 
 
@@ -94,12 +96,11 @@ def _override(config: ConfigDict, override: str) -> None:
       f"--config.{dotted} has no value: write --config.key=value"
     )
   if dotted.startswith(_SWEEP):
-    section, key = config.sweep, dotted.removeprefix(_SWEEP)
+    key = dotted.removeprefix(_SWEEP)
+    config.sweep[key] = _value(config.sweep.get(key), text)
   else:
-    section, key = schema.locate(config, dotted)
-  # The type may change, from a list of prompts to one text: checked later.
-  with section.ignore_type():
-    section[key] = _value(section.get(key), text)
+    section, key = dotted_keys.locate(config, dotted)
+    dotted_keys.assign(config, dotted, _value(section[key], text))
 
 
 def _value(current: Any, text: str) -> Any:

@@ -137,6 +137,7 @@ def _margin(
     [[*bench.task.ids[place], *longer[:at]]],
     indices=[bench.task.prompts[place].index],
     samples=[bench.task.prompts[place].sample],
+    rows=bench.batch_size,
     capacity=bench.capacity,
   )
   return recording.margin(session)

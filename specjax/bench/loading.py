@@ -74,11 +74,13 @@ def load(config: ConfigDict, loaded: Loaded | None = None) -> Loaded:
     model, tokenizer, source = backend.load(config)
     loaded = Loaded(key, Weights(model, source), tokenizer, {})
   found = build.check_drafts(config, loaded.tokenizer)
-  drafts = dict(loaded.drafts)
-  for method in config.methods.values():
-    draft = build.draft_key(method.drafter)
-    if draft is not None and draft not in drafts:
-      drafts[draft] = _draft(config, draft, found[draft[0]], loaded.target)
+  named = map(build.draft_key, (m.drafter for m in config.methods.values()))
+  wanted = dict.fromkeys(key for key in named if key is not None)
+  drafts = {key: loaded.drafts[key] for key in wanted if key in loaded.drafts}
+  loaded = dataclasses.replace(loaded, drafts=drafts)
+  for key in wanted:
+    if key not in drafts:
+      drafts[key] = _draft(config, key, found[key[0]], loaded.target)
   return dataclasses.replace(loaded, drafts=drafts)
 
 

@@ -17,6 +17,8 @@ def measure(session: session_lib.Session) -> dict[str, int | None]:
     session: of the method; it stays as it was.
 
   Returns:
+    On a mesh, the first three are of all devices together, each part counted
+    once.
     weights: the target's parameters.
     draft_weights: the drafter's own, 0 without a model. A target that drafts
       for itself counts here too, though it is held once.

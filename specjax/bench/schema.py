@@ -12,7 +12,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax.bench import parts, spelling
+from specjax.bench import dotted_keys, parts, spelling
 
 _NUMBER = (int, float)
 TEXTS = (tuple, list)
@@ -47,6 +47,12 @@ _SAMPLING: Keys = {
   "repetition": (1.0, _NUMBER),
   "presence": (0.0, _NUMBER),
   "frequency": (0.0, _NUMBER),
+  "bias": ((), TEXTS),
+  "allowed": ((), TEXTS),
+  "bad_words": ((), TEXTS),
+  "min_tokens": (0, (int,)),
+  "choices": ((), TEXTS),
+  "regex": ("", (str,)),
 }
 _MESH: Keys = {"data": (1, (int,)), "model": (1, (int,))}
 _METHOD: Keys = {
@@ -141,13 +147,11 @@ def settings_of(config: ConfigDict) -> list[tuple[dict[str, Any], ConfigDict]]:
   for values in itertools.product(*config.sweep.values()):
     changes = dict(zip(config.sweep, values))
     setting = ConfigDict(config.to_dict() | {"sweep": {}})
-    for key, value in changes.items():
-      try:
-        section, last = locate(setting, key)
-      except ValueError as error:
-        raise ValueError(f"sweep: {error}") from None
-      with section.ignore_type():
-        section[last] = value
+    try:
+      for key in dotted_keys.types_first(changes):
+        dotted_keys.assign(setting, key, changes[key])
+    except ValueError as error:
+      raise ValueError(f"sweep: {error}") from None
     try:
       setting = complete(setting)
       check(setting)
@@ -162,38 +166,6 @@ def settings_of(config: ConfigDict) -> list[tuple[dict[str, Any], ConfigDict]]:
 def described(changes: Mapping[str, Any]) -> str:
   """What a setting changes, on one line: "a.b=2, c=0.5"."""
   return ", ".join(f"{key}={value}" for key, value in changes.items())
-
-
-def locate(config: ConfigDict, dotted: str) -> tuple[ConfigDict, str]:
-  """The section of a complete config that holds a dotted key, and its name.
-
-  Raises:
-    ValueError: there is no such key, or it has keys of its own.
-  """
-  section: Any = config
-  value: Any = config
-  key = walked = ""
-  for key in dotted.split("."):
-    if not isinstance(value, ConfigDict):
-      raise ValueError(f"unknown config key {dotted!r}: {walked} has no keys")
-    if key not in value:
-      advice = spelling.suggestion(key, value)
-      raise ValueError(f"unknown config key {walked + key!r}: {advice}")
-    section, value = value, value[key]
-    walked += f"{key}."
-  if isinstance(value, ConfigDict):
-    raise ValueError(f"config key {dotted!r} has keys of its own: name one")
-  return section, key
-
-
-def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-  """Dotted keys and values of nested sections."""
-  if not isinstance(tree, Mapping | ConfigDict):
-    return {prefix[:-1]: tree}
-  found = {}
-  for key, value in tree.items():
-    found |= flat(value, f"{prefix}{key}.")
-  return found
 
 
 def _section(where: str, given: Any, keys: Keys) -> ConfigDict:
@@ -222,7 +194,7 @@ def _section(where: str, given: Any, keys: Keys) -> ConfigDict:
 def _sweep(given: ConfigDict) -> ConfigDict:
   """Dotted keys and tuples, however deep the keys were nested."""
   sweep = ConfigDict(allow_dotted_keys=True)
-  for key, values in flat(given).items() if given else ():
+  for key, values in dotted_keys.flat(given).items() if given else ():
     if not isinstance(values, TEXTS) or not values:
       raise ValueError(
         f"sweep.{key} is {values!r:.80}: give a tuple of the values to try"

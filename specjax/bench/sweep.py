@@ -145,7 +145,9 @@ def _check(
   def content(setting):
     loaded = models.of(setting.config)
     bench, header = comparison.prepare(setting.config, loaded)
-    if any(prompt.group == sweep_table.ALL for prompt in bench.task.prompts):
+    groups = {prompt.group for prompt in bench.task.prompts}
+    # Without categories all prompts are one group of this name.
+    if len(groups) > 1 and sweep_table.ALL in groups:
       raise ValueError(
         f"a category is called {sweep_table.ALL!r}, which {TABLE} calls all "
         "prompts: rename it"

@@ -7,7 +7,7 @@ import csv
 import io
 from typing import Any
 
-from specjax.bench import measure, schema
+from specjax.bench import dotted_keys, measure
 
 ALL = "all"  # the category of all prompts
 
@@ -45,7 +45,7 @@ def _measures(part: Mapping[str, Any]) -> dict[str, Any]:
   """Numbers, texts and truths by dotted key; an interval as low and high."""
   part = {key: part[key] for key in part if key != "by_category"}
   found = {}
-  for key, value in schema.flat(part).items():
+  for key, value in dotted_keys.flat(part).items():
     if isinstance(value, Sequence) and not isinstance(value, str):
       if key.endswith("interval") and len(value) == 2:
         found |= {f"{key}.low": value[0], f"{key}.high": value[1]}

@@ -3,8 +3,9 @@
 """Matrices as 8-bit integers with one scale an output channel.
 
 The model that comes out is another model: its tokens are its own, and tables
-name it so. Activations, norms and biases keep their type, and so do the sums of
-a product; only what is read from memory is smaller.
+name it so. Activations, norms and biases keep their type, products are summed
+in float32. Weights take a quarter of float32's memory where they are kept; but
+XLA's CPU compiler widens them once for a decoding loop, which then holds both.
 """
 
 import dataclasses
@@ -14,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from specjax.models import placement
 from specjax.models.transformer import TransformerConfig
 
 Path = tuple[str, ...]
@@ -72,7 +74,10 @@ def quantize(array: Any, axis: int) -> tuple[np.ndarray, np.ndarray]:
   """
   array = np.asarray(array)
   largest = np.max(np.abs(array.astype(np.float32)), axis=axis)
-  scale = np.where(largest > 0, largest / LARGEST, 1).astype(array.dtype)
+  scale = np.where(largest > 0, largest / LARGEST, 1)
+  # A scale that the matrix's type rounds to 0 would divide by it.
+  least = float(jnp.finfo(array.dtype).tiny)
+  scale = np.maximum(scale, least).astype(array.dtype)
   divisor = np.expand_dims(scale.astype(np.float32), axis)
   values = np.empty(array.shape, np.int8)
   # A few rows at a time: the quotient never exists in full.
@@ -93,6 +98,7 @@ def model(model: Any) -> Any:
   if model.config.quantization is not None:
     raise ValueError("the model is 8-bit already: load it as it is stored")
   config = dataclasses.replace(model.config, quantization="int8")
+  plan = placement.Plan(config, model.rules)
   flat = {}
   found, _ = jax.tree_util.tree_flatten_with_path(model.params)
   for keys, leaf in found:
@@ -102,5 +108,7 @@ def model(model: Any) -> Any:
     node = params
     for part in path[:-1]:
       node = node.setdefault(part, {})
-    node[path[-1]] = jnp.asarray(leaf)
+    # What was on the devices stays there.
+    is_new = isinstance(leaf, np.ndarray)
+    node[path[-1]] = plan.move(path, leaf) if is_new else leaf
   return model.replace(config=config, params=params)

@@ -97,10 +97,12 @@ class Linear(nn.Module):
     kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
     # Rows of all sequences go through one product, so weights are read once.
     flat = x.reshape(-1, shape[0])
-    y = jnp.matmul(flat, kernel.astype(x.dtype), preferred_element_type=dtype)
+    wide = jnp.float32 if self.int8 else dtype
+    y = jnp.matmul(flat, kernel.astype(x.dtype), preferred_element_type=wide)
     if self.int8:
+      # In float32: products with integers pass the range of float16.
       scale = self.param("int8_scale", nn.initializers.ones, (self.features,))
-      y = y * scale.astype(y.dtype)[None]
+      y = (y * scale.astype(y.dtype)[None]).astype(dtype or x.dtype)
     if self.bias:
       bias = self.param("bias", nn.initializers.zeros, (self.features,))
       y = y + bias.astype(y.dtype)[None]

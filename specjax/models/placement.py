@@ -29,9 +29,12 @@ class Plan:
 
   def put(self, path: layout.Path, array: np.ndarray) -> jax.Array:
     """A parameter of the host on its devices, kv heads repeated."""
+    return self.move(path, repeat(self.config, path, np.asarray(array)))
+
+  def move(self, path: layout.Path, array: np.ndarray) -> jax.Array:
+    """A parameter whose kv heads are repeated already, on its devices."""
     if self.rules is None:
       return jax.device_put(array)
-    array = repeat(self.config, path, np.asarray(array))
     return sharding.put(array, self.rules.place(*layout.logical_axes(path)))
 
 

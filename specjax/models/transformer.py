@@ -123,7 +123,7 @@ class Attention(nn.Module):
   @nn.compact
   def __call__(self, x, angles, cache, positions, mask):
     c, rules = self.config, self.rules
-    B, T, D = x.shape
+    B, T = x.shape[:2]
     int8 = c.quantization == "int8"
 
     def project(name, heads, axis):
@@ -152,7 +152,9 @@ class Attention(nn.Module):
     )
     out = out.reshape(B, T, -1).astype(x.dtype)
     out = sharding.constrain(out, rules, "batch", None, "heads")
-    return layers.Linear(D, c.output_bias, int8, name="output")(out), cache
+    # A draft head's attention may read more than it writes.
+    output = layers.Linear(c.embed_dim, c.output_bias, int8, name="output")
+    return output(out), cache
 
 
 class MLP(nn.Module):
@@ -268,8 +270,12 @@ class Transformer(nn.Module):
       logits = self.embedding.unembed(hidden)
     else:
       logits = self.output(hidden, jnp.float32)
-    axes = (*("batch",), *(None,) * (logits.ndim - 1))
-    return sharding.constrain(logits.astype(jnp.float32), self.rules, *axes)
+    logits = logits.astype(jnp.float32)
+    # Split first: else the compiler may gather the matrix, not the logits.
+    for vocab in ("vocab", None):
+      axes = ("batch", *(None,) * (logits.ndim - 2), vocab)
+      logits = sharding.constrain(logits, self.rules, *axes)
+    return logits
 
   def init_parameters(self, tokens, cache):
     """Touches every parameter once, for `init`."""

@@ -1,0 +1,75 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dotted keys of a complete config: finding them, setting them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from specjax.bench import parts, spelling
+
+
+def locate(config: ConfigDict, dotted: str) -> tuple[ConfigDict, str]:
+  """The section of a complete config that holds a dotted key, and its name.
+
+  Raises:
+    ValueError: there is no such key, or it has keys of its own.
+  """
+  section: Any = config
+  value: Any = config
+  key = walked = ""
+  for key in dotted.split("."):
+    if not isinstance(value, ConfigDict):
+      raise ValueError(f"unknown config key {dotted!r}: {walked} has no keys")
+    if key not in value:
+      advice = spelling.suggestion(key, value)
+      raise ValueError(f"unknown config key {walked + key!r}: {advice}")
+    section, value = value, value[key]
+    walked += f"{key}."
+  if isinstance(value, ConfigDict):
+    raise ValueError(f"config key {dotted!r} has keys of its own: name one")
+  return section, key
+
+
+def assign(config: ConfigDict, dotted: str, value: Any) -> None:
+  """Sets a key of a complete config, whatever its type: that is checked later.
+
+  A part that gets another `type` gets that one's keys. It keeps what both have,
+  as far as it was not the old one's default.
+
+  Raises:
+    ValueError: no such key, or no such type of a part.
+  """
+  section, key = locate(config, dotted)
+  old = section[key]
+  with section.ignore_type():
+    section[key] = value
+  place, _, _ = dotted.rpartition(".")
+  _, _, part = place.rpartition(".")
+  if key != "type" or part not in parts.NAMES or value == old:
+    return
+  before, after = (parts.keys(place, part, kind) for kind in (old, value))
+  for name in set(section) - {key}:
+    is_default = section[name] == before.get(name, (...,))[0]
+    if is_default or name not in after:
+      del section[name]
+  for name, (default, _) in after.items():
+    # One without a default stays open: it may be assigned next.
+    if name not in section:
+      section[name] = default
+
+
+def types_first(keys: Iterable[str]) -> list[str]:
+  """Dotted keys in an order in which they can be assigned."""
+  return sorted(keys, key=lambda key: not key.endswith(".type"))
+
+
+def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
+  """Dotted keys and values of nested sections."""
+  if not isinstance(tree, Mapping | ConfigDict):
+    return {prefix[:-1]: tree}
+  found = {}
+  for key, value in tree.items():
+    found |= flat(value, f"{prefix}{key}.")
+  return found
