@@ -9,7 +9,7 @@ import numpy as np
 
 from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
-from specjax import types
+from specjax import tokenizers, types
 from specjax.drafters import empty
 from specjax.verifiers import coupled
 
@@ -27,6 +27,9 @@ class Method:
   drafter: types.Drafter = dataclasses.field(default_factory=empty.Empty)
   verifier: types.Verifier = dataclasses.field(default_factory=coupled.Coupled)
   policy: types.Policy | None = None
+
+  def __post_init__(self):
+    policy_lib.check_widths(self.active_policy.widths)
 
   @property
   def block(self) -> int:
@@ -128,6 +131,22 @@ def random_streams(
     np.broadcast_to(seed, (count,)),
     np.asarray(indices),
     np.asarray(samples),
+  )
+
+
+def arrays(
+  sampling: sampling_lib.Sampling,
+  count: int,
+  model: types.Model,
+  tokenizer: tokenizers.Tokenizer,
+) -> sampling_lib.Sampling:
+  """Settings of `count` answers as arrays, token ids compared with the model's.
+
+  Raises:
+    ValueError: see `sampling.per_row`.
+  """
+  return sampling_lib.per_row(
+    sampling, count, vocab=model.num_tokens, eos=tokenizer.eos_ids
   )
 
 

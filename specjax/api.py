@@ -8,10 +8,8 @@ answers = specjax.generate(model, tokenizer, ["What is a comet?"])
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
-import operator
 from typing import Any
 
-import jax
 import numpy as np
 
 from specjax import answers, tokenizers, types
@@ -147,7 +145,7 @@ def answer_all(
   """
   if not ids:
     raise ValueError("there is no prompt: give at least one")
-  sampling = sampling_lib.per_row(settings.sampling, len(ids))
+  sampling = answers.arrays(settings.sampling, len(ids), model, tokenizer)
   answers.check_samples(samples, sampling)
   seeds, places, _ = answers.random_streams(settings, indices, None, len(ids))
   capacity = capacity or session_lib.bucket(model, method, settings, ids)
@@ -164,7 +162,7 @@ def answer_all(
       [ids[i] for i in asked],
       indices=places[asked].tolist(),
       samples=sample[batch].tolist(),
-      sampling=jax.tree.map(operator.itemgetter(asked), sampling),
+      sampling=sampling.take(asked),
       rows=batch.stop - batch.start,
       capacity=capacity,
     )

@@ -38,7 +38,7 @@ def init_state(
     drafter: proposes; its block sets the caches' largest block.
     policy: how many tokens to draft.
     keys: one a row (`streams.row_keys`).
-    sampling: says whether tokens must be counted.
+    sampling: says what must be known of a row's text.
     capacity: S, token slots of a row.
     chunk: width of a prompt chunk.
   """
@@ -46,9 +46,6 @@ def init_state(
   rows = jnp.zeros((batch,), jnp.int32)
   slots = jnp.zeros((batch, capacity), jnp.int32)
   block = max(chunk, drafter.num_nodes + 1)
-  history = None
-  if sampling.needs_history:
-    history = sampling_lib.init_history(slots, rows, target.vocab_size)
   return types.DecodeState(
     tokens=slots,
     log_probs=jnp.zeros((batch, capacity), jnp.float32),
@@ -56,7 +53,7 @@ def init_state(
     prompt_lengths=rows,
     done=jnp.ones((batch,), bool),
     reason=jnp.full((batch,), stopping.Reason.RUNNING, jnp.int32),
-    history=history,
+    history=sampling_lib.init_history(sampling, batch, target.vocab_size),
     cache=target.init_cache(batch, capacity, block),
     drafter=drafter.init(batch, capacity),
     policy=policy.init(batch),
@@ -133,7 +130,7 @@ def _append(state, tokens, counts, limit):
   history = state.history
   if history is not None:
     valid = jnp.arange(tokens.shape[1])[None] < counts[:, None]
-    history = history.extend(tokens, valid)
+    history = history.read_prompt(tokens, valid)
   done = limit <= 0
   return state.replace(
     tokens=written,

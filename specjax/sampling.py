@@ -2,137 +2,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """From logits to a law: the one sampler behind plain decoding, p and q.
 
-The documented order is: penalties, temperature, top-k, top-p, min-p. All of it
-is float32 and per row. A setting that no row uses is None and costs nothing.
+The documented order is: penalties, bias, what is forbidden (allowed tokens, bad
+words, minimum of tokens, constraint), temperature, top-k, top-p, min-p. All of
+it is float32, per row and per slot. A setting that no row uses is None and
+costs nothing.
 
-Top-k and top-p keep everything at or above a threshold, found by bisection on
-the ordered integers of the floats: no sort of the vocabulary, and the result
-does not depend on the order of equal values. All ties at the threshold stay.
+Top-k and top-p keep everything at or above a threshold, ties included.
 
-Axis letters: B batch, W slots, V vocabulary.
+Axis letters: B batch, W slots, Q bad words, V vocabulary.
 """
 
-from typing import Any
-
-from flax import struct
 import jax
 import jax.numpy as jnp
-import numpy as np
+
+from specjax import history as history_lib
+from specjax import settings, thresholds
 
 GREEDY_BELOW = 1e-6  # a temperature under this is 0: logits would overflow
 
-
-# An array [B] in decoding; a number, or one a row, for `per_row`; None is off.
-Setting = Any
-
-
-class Sampling(struct.PyTreeNode):
-  """Settings of each row; None where no row uses one.
-
-  Attributes:
-    temperature: 0 takes the most likely token, the lowest id on ties. None
-      means that every row is greedy, and then no noise is drawn at all.
-    top_k: keep the k most likely; 0 keeps all.
-    top_p: keep the smallest set of at least this mass; 1 keeps all.
-    min_p: keep what has at least this fraction of the largest probability.
-    repetition: divides (multiplies) positive (negative) logits of seen tokens;
-      1 is off.
-    presence: is taken from logits of seen tokens; 0 is off.
-    frequency: the same, times how often they were seen.
-  """
-
-  temperature: Setting = None  # [B] float32
-  top_k: Setting = None  # [B] int32
-  top_p: Setting = None  # [B] float32
-  min_p: Setting = None  # [B] float32
-  repetition: Setting = None  # [B] float32
-  presence: Setting = None  # [B] float32
-  frequency: Setting = None  # [B] float32
-
-  @property
-  def is_greedy(self) -> bool:
-    return self.temperature is None
-
-  @property
-  def needs_history(self) -> bool:
-    return any(
-      x is not None for x in (self.repetition, self.presence, self.frequency)
-    )
+History = history_lib.History
+Sampling = settings.Sampling
+per_row = settings.per_row
 
 
-# Per setting: its type, the value that switches it off, what it may be.
-_SETTINGS = {
-  "temperature": (jnp.float32, 0.0, lambda x: x >= 0, "0 or more"),
-  "top_k": (jnp.int32, 0, lambda x: x >= 0, "0 (off) or more"),
-  "top_p": (jnp.float32, 1.0, lambda x: (x > 0) & (x <= 1), "in (0, 1]"),
-  "min_p": (jnp.float32, 0.0, lambda x: (x >= 0) & (x <= 1), "in [0, 1]"),
-  "repetition": (jnp.float32, 1.0, lambda x: x > 0, "above 0"),
-  "presence": (jnp.float32, 0.0, np.isfinite, "finite"),
-  "frequency": (jnp.float32, 0.0, np.isfinite, "finite"),
-}
-
-
-def per_row(sampling: Sampling, batch: int) -> Sampling:
-  """Settings given as numbers or one a row, as arrays [B] or None if unused.
-
-  Raises:
-    ValueError: a value out of range, or not one a row.
-  """
-  arrays = {}
-  for name, (dtype, off, allowed, words) in _SETTINGS.items():
-    value = getattr(sampling, name)
-    value = np.asarray(off if value is None else value, np.float64)
-    if value.ndim > 1 or (value.ndim and value.shape[0] != batch):
-      raise ValueError(
-        f"sampling.{name} has shape {value.shape}: give one number, or one for "
-        f"each of {batch} rows"
-      )
-    if not np.all(np.isfinite(value) & allowed(value)):
-      wrong = value.ravel()[~(np.isfinite(value) & allowed(value)).ravel()][0]
-      raise ValueError(f"sampling.{name} is {wrong:g}: it must be {words}")
-    used = np.any(value != off)
-    arrays[name] = (
-      jnp.broadcast_to(jnp.asarray(value, dtype), (batch,)) if used else None
-    )
-  return Sampling(**arrays)
-
-
-class History(struct.PyTreeNode):
-  """How often each token stands in prompt and answer, the root included."""
-
-  counts: jax.Array  # [B, ..., V] int32
-
-  def extend(self, tokens: jax.Array, valid: jax.Array) -> "History":
-    """Counts tokens [B, W] where `valid` [B, W], for counts [B, V]."""
-    vocab = self.counts.shape[-1]
-
-    def row(counts, tokens, valid):
-      return counts.at[jnp.where(valid, tokens, vocab)].add(1, mode="drop")
-
-    return self.replace(counts=jax.vmap(row)(self.counts, tokens, valid))
-
-  def on_tree(self, tokens: jax.Array, ancestors: jax.Array) -> "History":
-    """What each slot has seen: counts [B, W, V].
-
-    Args:
-      tokens: [B, W] the block.
-      ancestors: [B, W, W] ancestor-or-self; the root is counted already.
-    """
-    vocab = self.counts.shape[-1]
-
-    def slot(counts, tokens, seen):
-      return counts.at[jnp.where(seen, tokens, vocab)].add(1, mode="drop")
-
-    seen = ancestors.at[:, :, 0].set(False)
-    per_slot = jax.vmap(jax.vmap(slot, (None, None, 0)))
-    return self.replace(counts=per_slot(self.counts, tokens, seen))
-
-
-def init_history(tokens: jax.Array, lengths: jax.Array, vocab: int) -> History:
-  """Counts the first `lengths` [B] of tokens [B, S]."""
-  counts = jnp.zeros((tokens.shape[0], vocab), jnp.int32)
-  valid = jnp.arange(tokens.shape[1])[None] < lengths[:, None]
-  return History(counts).extend(tokens, valid)
+def init_history(sampling: Sampling, batch: int, vocab: int) -> History | None:
+  """Before the first token: what the settings need to know, None if nothing."""
+  words = sampling.bad_words
+  needed = History(
+    counts=jnp.zeros((batch, vocab), jnp.int32) if sampling.penalises else None,
+    recent=None
+    if words is None
+    else jnp.full(
+      (batch, words.shape[-1] - 1), history_lib.NO_TOKEN, jnp.int32
+    ),
+    written=None
+    if sampling.min_tokens is None
+    else jnp.zeros((batch,), jnp.int32),
+    constraint=sampling.constraint,
+  )
+  return needed if jax.tree.leaves(needed) else None
 
 
 def log_probs(
@@ -143,9 +51,9 @@ def log_probs(
   Args:
     logits: [B, ..., V] of a model.
     sampling: settings, [B] each.
-    history: counts [B, ..., V], needed with penalties.
+    history: of the same slots [B, ...], needed where `init_history` gives one.
   """
-  x = _penalise(logits.astype(jnp.float32), sampling, history)
+  x = scores(logits, sampling, history)
   best = _one_hot_log(argmax(x), x.shape[-1])
   if sampling.is_greedy:
     return best
@@ -153,13 +61,36 @@ def log_probs(
   greedy = temperature < GREEDY_BELOW
   x = x / jnp.where(greedy, 1.0, temperature)
   if sampling.top_k is not None:
-    x = _keep(x, x >= _top_k_threshold(x, _rows(sampling.top_k, x)))
+    x = _keep(x, x >= thresholds.top_k(x, _rows(sampling.top_k, x)))
   if sampling.top_p is not None:
-    x = _keep(x, x >= _top_p_threshold(x, _rows(sampling.top_p, x)))
+    x = _keep(x, x >= thresholds.top_p(x, _rows(sampling.top_p, x)))
   if sampling.min_p is not None:
     floor = jnp.log(_rows(sampling.min_p, x))  # -inf for 0 keeps all
     x = _keep(x, x >= jnp.max(x, -1, keepdims=True) + floor)
   return jnp.where(greedy, best, jax.nn.log_softmax(x, axis=-1))
+
+
+def scores(
+  logits: jax.Array, sampling: Sampling, history: History | None = None
+) -> jax.Array:
+  """Logits [B, ..., V] as temperature and filters find them.
+
+  Where nothing at all is possible nothing is forbidden: `stuck` tells, and the
+  row must end. Laws of slots below a forbidden draft stay finite that way.
+  """
+  x = _penalise(logits.astype(jnp.float32), sampling, history)
+  if not sampling.forbids:
+    return x
+  possible = _restrict(x, sampling, history)
+  return jnp.where(_is_nothing(possible), x, possible)
+
+
+def stuck(
+  logits: jax.Array, sampling: Sampling, history: History | None = None
+) -> jax.Array:
+  """[B, ...] bool: the settings forbid every token there."""
+  x = _penalise(logits.astype(jnp.float32), sampling, history)
+  return _is_nothing(_restrict(x, sampling, history))[..., 0]
 
 
 def argmax(x: jax.Array) -> jax.Array:
@@ -214,12 +145,25 @@ def _one_hot_log(token, vocab):
   return jnp.where(hit, 0.0, -jnp.inf)
 
 
+def _is_nothing(x):
+  """[..., 1]: no token is possible; NaN is another fault, not this one."""
+  return jnp.max(x, axis=-1, keepdims=True) == -jnp.inf
+
+
+def _known(history, part):
+  """A part of the history that a setting needs."""
+  known = None if history is None else getattr(history, part)
+  if known is None:
+    raise ValueError(
+      f"these settings need a History with {part}: pass one to log_probs"
+    )
+  return known
+
+
 def _penalise(x, sampling, history):
-  if not sampling.needs_history:
+  if not sampling.penalises:
     return x
-  if history is None:
-    raise ValueError("penalties need a History: pass one to log_probs")
-  counts = history.counts
+  counts = _known(history, "counts")
   if sampling.repetition is not None:
     factor = _rows(sampling.repetition, x)
     x = jnp.where(counts > 0, jnp.where(x > 0, x / factor, x * factor), x)
@@ -230,54 +174,35 @@ def _penalise(x, sampling, history):
   return x
 
 
-def _top_k_threshold(x, k):
-  """The k-th largest value [..., 1]; -inf where k is 0."""
-  k = jnp.where(k <= 0, x.shape[-1], jnp.minimum(k, x.shape[-1]))
-
-  def too_high(threshold):
-    return jnp.sum(x >= threshold, -1, keepdims=True) < k
-
-  # Largest threshold that still keeps k values = one below the first too high.
-  return _bisect(too_high, x, first=False)
-
-
-def _top_p_threshold(x, p):
-  """Smallest value whose strictly larger values weigh less than p, [..., 1]."""
-  prob = jax.nn.softmax(x, axis=-1)
-
-  def enough(threshold):
-    above = jnp.sum(jnp.where(x > threshold, prob, 0), -1, keepdims=True)
-    return above < p
-
-  threshold = _bisect(enough, x, first=True)
-  # The rounded sum of all masses may pass 1, so 1 is "all" by definition.
-  return jnp.where(p >= 1, -jnp.inf, threshold)
+def _restrict(x, sampling, history):
+  """Bias, and -inf for every token that may not follow."""
+  vocab = x.shape[-1]
+  if sampling.bias is not None:
+    x = x + _beside(sampling.bias.dense(vocab), x)
+  if sampling.bad_words is not None:
+    x = _without_bad_words(x, sampling.bad_words, _known(history, "recent"))
+  if sampling.min_tokens is not None:
+    early = _known(history, "written") < _rows(sampling.min_tokens, x)[..., 0]
+    is_eos = jnp.any(jax.nn.one_hot(sampling.eos, vocab, dtype=bool), axis=1)
+    x = _keep(x, ~(early[..., None] & _beside(is_eos, x)))
+  if sampling.constraint is not None:
+    x = _keep(x, _known(history, "constraint").allows(vocab))
+  return x
 
 
-def _bisect(predicate, x, first):
-  """The float where a monotone predicate turns true (or the one before).
-
-  Works on the order-preserving integers of float32: 32 steps end exactly.
-  """
-  shape = (*x.shape[:-1], 1)
-  lo = jnp.full(shape, _ordered(jnp.float32(-jnp.inf)), jnp.int32)
-  hi = jnp.full(shape, _ordered(jnp.float32(jnp.inf)), jnp.int32)
-
-  # Invariant: the predicate is false at lo - 1 and true at hi.
-  def body(_, bounds):
-    lo, hi = bounds
-    mid = (lo & hi) + ((lo ^ hi) >> 1)  # the floor of the mean, no overflow
-    true = predicate(_from_ordered(mid))
-    return jnp.where(true, lo, mid + 1), jnp.where(true, mid, hi)
-
-  lo, hi = jax.lax.fori_loop(0, 32, body, (lo, hi))
-  return _from_ordered(hi if first else hi - 1)
+def _without_bad_words(x, words, recent):
+  """Forbids the last token of words [B, Q, L] whose others are `recent`."""
+  words = _beside(words, x)
+  before, last = words[..., :-1], words[..., -1]
+  same = (before == settings.NO_ID) | (before == recent[..., None, :])
+  hit = jnp.all(same, axis=-1) & (last != settings.NO_ID)
+  at = jnp.where(hit, last, x.shape[-1])
+  forbid = lambda row, i: row.at[i].set(-jnp.inf, mode="drop")
+  for _ in x.shape[:-1]:
+    forbid = jax.vmap(forbid)
+  return forbid(x, at)
 
 
-def _ordered(x):
-  bits = jax.lax.bitcast_convert_type(x, jnp.int32)
-  return bits ^ ((bits >> 31) & 0x7FFFFFFF)
-
-
-def _from_ordered(i):
-  return jax.lax.bitcast_convert_type(i ^ ((i >> 31) & 0x7FFFFFFF), jnp.float32)
+def _beside(rows, x):
+  """[B, ...] for each slot of x [B, ..., V]: [B, 1, ..., 1, ...]."""
+  return rows.reshape(rows.shape[:1] + (1,) * (x.ndim - 2) + rows.shape[1:])

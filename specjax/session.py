@@ -9,8 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from specjax import (
+  answers,
+  decode,
+  sharding,
+  stopping,
+  streams,
+  tokenizers,
+  types,
+)
 from specjax import cache as cache_lib
-from specjax import decode, sharding, stopping, streams, tokenizers, types
 from specjax import sampling as sampling_lib
 from specjax.answers import Generation, Method, Settings, random_streams
 from specjax.drafters import draft_model
@@ -90,14 +98,19 @@ class Session:
     rows = len(ids) if rows is None else rows
     if isinstance(method.drafter, draft_model.DraftModel):
       draft_model.check(model, method.drafter.model)
-    self.model, self.tokenizer = model, tokenizer
+    self.model = decode.with_features(model, method.drafter)
+    self.tokenizer = tokenizer
     self.method, self.settings = method, settings
     self.policy = method.active_policy
     self.capacity = capacity or bucket(model, method, settings, ids)
     sampling = settings.sampling if sampling is None else sampling
-    self.sampling = _fill(sampling_lib.per_row(sampling, len(ids)), rows)
+    # Rows without a prompt of their own are copies of the last.
+    source = np.minimum(np.arange(rows), len(ids) - 1)
+    sampling = answers.arrays(sampling, len(ids), model, tokenizer)
+    self.sampling = sampling.take(source)
     streams_of = random_streams(settings, indices, samples, len(ids))
-    keys = streams.row_keys(*_fill(streams_of, rows))
+    seeds, *numbers = (x[source] for x in streams_of)
+    keys = streams.row_keys(seeds, *map(jnp.asarray, numbers))
     self._rules = sharding.rules_of(model)
     sharding.check_rows(self._rules, rows)
     self._live = len(ids)
@@ -283,10 +296,3 @@ class Session:
       prefill_seconds=self.prefill_seconds,
       decode_seconds=self.decode_seconds,
     )
-
-
-def _fill(arrays, rows):
-  """Repeats the last entry of each array [n, ...] until it has `rows`."""
-  return jax.tree.map(
-    lambda x: np.asarray(x)[np.minimum(np.arange(rows), len(x) - 1)], arrays
-  )

@@ -104,9 +104,11 @@ def verify(
   # The logsumexp is finite exactly when no logit is NaN and one is finite.
   total = jax.nn.logsumexp(output.logits, axis=-1)
   total = jnp.take_along_axis(total, acceptance.path, axis=1)
-  acceptance, reason = stopping.cut(
-    acceptance, state, stop, ~jnp.isfinite(total)
-  )
+  bad = ~jnp.isfinite(total)
+  if sampling.forbids:
+    stuck = sampling_lib.stuck(output.logits, sampling, history)
+    bad |= jnp.take_along_axis(stuck, acceptance.path, axis=1)
+  acceptance, reason = stopping.cut(acceptance, state, stop, bad)
   chosen = jax.vmap(lambda x, path, token: x[path, token])(
     output.logits, acceptance.path, acceptance.tokens
   )

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import sampling, types
+from specjax import types
 
 _ANY_ID, _PROMPT, _NO_ID = -1, -2, -3  # stand-ins for ids, none equal
 
@@ -27,7 +27,7 @@ class Reason(enum.IntEnum):
   EOS = 1
   STOP = 2
   LENGTH = 3
-  ERROR = 4  # the target's logits were not finite
+  ERROR = 4  # logits were not finite, or the settings forbade every token
 
 
 def make_stop(
@@ -120,8 +120,7 @@ def end_rows(state: types.DecodeState, ends: jax.Array) -> types.DecodeState:
   is_eos = (state.reason == Reason.EOS) & (lengths == state.lengths)
   history = state.history
   if history is not None:
-    vocab = history.counts.shape[-1]
-    history = sampling.init_history(state.tokens, lengths, vocab)
+    history = history.reread(state.tokens, state.prompt_lengths, lengths)
   return state.replace(
     lengths=lengths,
     done=state.done | hit,
@@ -148,7 +147,7 @@ def cut(
     acceptance: what the verifier kept.
     state: before the round; rows that are done keep nothing.
     stop: the rules.
-    bad: [B, P] the law behind a token was not finite; it is not emitted.
+    bad: [B, P] there is no law behind a token; it is not emitted.
 
   Returns:
     The acceptance with counts cut, and the reason [B] (RUNNING to go on).

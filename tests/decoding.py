@@ -201,7 +201,12 @@ class Letters:
   def __init__(self, texts: Sequence[str], eos_ids: tuple[int, ...] = ()):
     self.texts, self.eos_ids = tuple(texts), eos_ids
 
-  def encode(self, text: str) -> list[int]:
+  @property
+  def num_tokens(self) -> int:
+    return len(self.texts)
+
+  def encode(self, text: str, *, bos: bool = True) -> list[int]:
+    del bos
     return [self.texts.index(letter) for letter in text]
 
   def decode(self, ids: Iterable[int]) -> str:

@@ -94,7 +94,9 @@ def _rotate(x, config):
   )
 
 
-def _attention(x, weights, config):
+def attention(x, weights, config, seen=None):
+  """Attention over x [T, D]; `seen` [T, T] is causal if left out."""
+
   def heads(name, count):
     return (x @ weights[name]["kernel"]).reshape(len(x), count, -1)
 
@@ -103,7 +105,8 @@ def _attention(x, weights, config):
   k = _rotate(heads("key", config.num_kv_heads), config).repeat(group, axis=1)
   v = heads("value", config.num_kv_heads).repeat(group, axis=1)
   score = np.einsum("tnh,snh->nts", q, k) / np.sqrt(config.head_dim)
-  score = np.where(np.tri(len(x), dtype=bool), score, -np.inf)
+  seen = np.tri(len(x), dtype=bool) if seen is None else seen
+  score = np.where(seen, score, -np.inf)
   weight = np.exp(score - score.max(-1, keepdims=True))
   weight /= weight.sum(-1, keepdims=True)
   mixed = np.einsum("nts,snh->tnh", weight, v).reshape(len(x), -1)
@@ -117,7 +120,7 @@ def transformer_logits(params, config, tokens) -> np.ndarray:
   x = params["embed"]["embedding"][np.asarray(tokens)]
   for index in range(config.num_layers):
     layer = params[f"layer_{index}"]
-    x = x + _attention(
+    x = x + attention(
       norm(x, layer["attention_norm"]), layer["attention"], config
     )
     y, mlp = norm(x, layer["mlp_norm"]), layer["mlp"]

@@ -2,18 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Laws, histories, residuals: the one sampler, against plain numpy."""
 
+from typing import Any
+
 from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from specjax import automata, constraints, tree
 from specjax import sampling as sampling_lib
-from specjax import tree
+from specjax import settings as settings_lib
 from tests import decoding, reference
 
 Sampling = sampling_lib.Sampling
 VOCAB = 37
+MACHINE = constraints.Automaton(jnp.ones(9, int), jnp.array([[0, 0], [0, 1]]))
+OTHER = constraints.Automaton(jnp.ones(8, int), jnp.array([[0, 0], [0, 1]]))
 
 _log_probs = jax.jit(sampling_lib.log_probs)
 
@@ -133,7 +138,7 @@ class SettingsTest(parameterized.TestCase):
     )
     self.assertIsNone(sampling.top_k)
     self.assertIsNone(sampling.top_p)
-    self.assertFalse(sampling.needs_history)
+    self.assertIsNone(sampling_lib.init_history(sampling, 2, 4))
     self.assertFalse(sampling.is_greedy)
     np.testing.assert_array_equal(sampling.temperature, [0, 0.5])
     self.assertTrue(sampling_lib.per_row(Sampling(temperature=0), 3).is_greedy)
@@ -149,10 +154,55 @@ class SettingsTest(parameterized.TestCase):
     ({"repetition": 0}, "sampling.repetition is 0"),
     ({"presence": float("inf")}, "sampling.presence is inf"),
     ({"temperature": [1, 1, 1]}, "one for each of 2 rows"),
+    ({"min_tokens": -1}, "sampling.min_tokens is -1: it must be 0"),
+    ({"bias": {9: 1.0}}, "has token 9: the model's ids are 0 to 8"),
+    ({"bias": {1: float("inf")}}, "bias of token 1 is inf"),
+    ({"bias": [{}, {}, {}]}, "sampling.bias has 3 entries for 2 rows"),
+    ({"allowed": [-1, 2]}, "has token -1: the model's ids are 0 to 8"),
+    ({"bad_words": [[]]}, "bad_words has an empty one"),
+    ({"bad_words": [[1, 12]]}, "bad_words has token 12"),
+    ({"constraint": [None, None, MACHINE]}, "constraint has 3 for 2 rows"),
+    ({"constraint": [None, "yes"]}, "rows that are no Automaton"),
+    ({"constraint": [MACHINE, OTHER]}, "rows of several vocabularies"),
   )
   def test_refuses(self, settings, message):
     with self.assertRaisesRegex(ValueError, message):
-      sampling_lib.per_row(Sampling(**settings), 2)
+      sampling_lib.per_row(Sampling(**settings), 2, vocab=9)
+
+  def test_one_for_all_rows_or_one_a_row(self):
+    bias = {2: 1.0, 5: -np.inf}
+    one = Sampling(bias=bias, allowed=[2, 3], bad_words=[[1], [2, 3, 4]])
+    each = Sampling(
+      bias=[bias, None],
+      allowed=[[2, 3], []],
+      bad_words=[[[1], [2, 3, 4]], []],
+    )
+    both = [sampling_lib.per_row(asked, 2, vocab=9) for asked in (one, each)]
+    dense = [np.asarray(asked.bias.dense(9)) for asked in both]
+    words = [np.asarray(asked.bad_words) for asked in both]
+    expected = np.where(np.isin(np.arange(9), [2, 3]), 0.0, -np.inf)
+    expected[2] = 1
+    np.testing.assert_array_equal(dense[0], [expected, expected])
+    np.testing.assert_array_equal(dense[1], [expected, [0] * 9])
+    np.testing.assert_array_equal(words[0][0], words[0][1])
+    np.testing.assert_array_equal(words[0][0], words[1][0])
+    np.testing.assert_array_equal(words[1][1], settings_lib.NO_ID)
+
+  def test_arrays_may_be_given_again(self):
+    asked = Sampling(
+      temperature=[0, 1],
+      bias={1: 2.0},
+      bad_words=[[1, 2]],
+      min_tokens=3,
+      constraint=[MACHINE, None],
+    )
+    once = sampling_lib.per_row(asked, 2, vocab=9, eos=(0, 7))
+    again = sampling_lib.per_row(once, 2, vocab=9, eos=(0, 7))
+    jax.tree.map(np.testing.assert_array_equal, once, again)
+    taken = once.take(np.array([1, 1, 0]))
+    np.testing.assert_array_equal(taken.temperature, [1, 1, 0])
+    np.testing.assert_array_equal(taken.constraint.first, [1, 1, 2])
+    self.assertIs(taken.constraint.constraint, once.constraint.constraint)
 
 
 class HistoryTest(parameterized.TestCase):
@@ -169,12 +219,15 @@ class HistoryTest(parameterized.TestCase):
 
   def test_needs_a_history(self):
     sampling = sampling_lib.per_row(Sampling(presence=1), 1)
-    with self.assertRaisesRegex(ValueError, "penalties need a History"):
+    with self.assertRaisesRegex(ValueError, "need a History with counts"):
       sampling_lib.log_probs(jnp.zeros((1, 4)), sampling)
 
   def test_counts_of_a_prompt(self):
     tokens = jnp.array([[1, 1, 3, 9], [2, 0, 0, 0]])
-    history = sampling_lib.init_history(tokens, jnp.array([3, 1]), 4)
+    history = sampling_lib.History(jnp.zeros((2, 4), jnp.int32))
+    history = history.read_prompt(
+      tokens, jnp.arange(4)[None] < jnp.array([[3], [1]])
+    )
     np.testing.assert_array_equal(history.counts, [[0, 2, 0, 1], [0, 0, 1, 0]])
     history = history.extend(
       jnp.array([[3, 0], [3, 3]]), jnp.array([[True, False], [True, True]])
@@ -193,10 +246,55 @@ class HistoryTest(parameterized.TestCase):
     _, ancestors = tree.layout(draft)
     history = sampling_lib.History(jnp.array([[1, 0, 0, 5]]))
     block = jnp.array([[0, 2, 1, 2, 3]])
-    got = history.on_tree(block, ancestors).counts
+    got: Any = history.on_tree(block, ancestors).counts
     np.testing.assert_array_equal(
       got[0],
       [[1, 0, 0, 5], [1, 0, 1, 5], [1, 1, 0, 5], [1, 0, 2, 5], [1, 1, 0, 6]],
+    )
+
+  def test_reading_again_forgets_what_was_cut(self):
+    """A stop string takes tokens back: all parts follow."""
+    machine = automata.choices(("abab",), decoding.Letters("eab", (0,)))
+    asked = Sampling(
+      presence=1, bad_words=[[1, 2, 1]], min_tokens=2, constraint=machine
+    )
+    sampling = sampling_lib.per_row(asked, 2, vocab=3)
+    blank: Any = sampling_lib.init_history(sampling, 2, 3)
+    tokens = jnp.array([[2, 2, 1, 2, 1, 2], [1, 1, 2, 1, 0, 0]])
+
+    def read(prompt, length):
+      at = jnp.arange(6)[None]
+      is_prompt = at < jnp.array(prompt)[:, None]
+      known = blank.read_prompt(tokens, is_prompt)
+      return known.extend(
+        tokens, ~is_prompt & (at < jnp.array(length)[:, None])
+      )
+
+    whole, short = read([2, 1], [6, 4]), read([2, 1], [3, 3])
+    np.testing.assert_array_equal(whole.counts, [[0, 2, 4], [0, 3, 1]])
+    np.testing.assert_array_equal(whole.recent[:, -2:], [[1, 2], [2, 1]])
+    np.testing.assert_array_equal(whole.written, [4, 3])
+    np.testing.assert_array_equal(short.written, [1, 2])
+    cut = whole.reread(tokens, jnp.array([2, 1]), jnp.array([3, 3]))
+    jax.tree.map(np.testing.assert_array_equal, cut, short)
+    # A new prompt: the text goes on, the answer starts anew.
+    turn = whole.read_prompt(tokens[:, :1], jnp.ones((2, 1), bool))
+    np.testing.assert_array_equal(turn.written, [0, 0])
+    np.testing.assert_array_equal(turn.constraint.state, [1, 1])
+    np.testing.assert_array_equal(turn.recent[:, -2:], [[2, 2], [1, 1]])
+
+  def test_nothing_possible(self):
+    """Then nothing is forbidden, and the slot is known to be stuck."""
+    sampling = sampling_lib.per_row(
+      Sampling(temperature=1, allowed=[1], min_tokens=3), 2, eos=(1,)
+    )
+    history = sampling_lib.History(written=jnp.array([[2, 3], [0, 9]]))
+    logits = jnp.zeros((2, 2, 4))
+    law = np.exp(sampling_lib.log_probs(logits, sampling, history))
+    np.testing.assert_allclose(law[:, 0], 0.25, rtol=1e-6)
+    np.testing.assert_array_equal(law[:, 1], [[0, 1, 0, 0]] * 2)
+    np.testing.assert_array_equal(
+      sampling_lib.stuck(logits, sampling, history), [[True, False]] * 2
     )
 
 

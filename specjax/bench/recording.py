@@ -146,11 +146,12 @@ def margins(
 
   A choice is scored by log p plus the noise that draws it under the coupled
   rule; in greedy decoding, whose law is one-hot, by the softmax of the logits
-  alone (None with penalties, which the logits do not show). A difference
-  between two answers at a gap near float32's rounding is one of arithmetic.
+  alone (None with penalties and biases, which the logits do not show). A
+  difference between two answers at a gap near float32's rounding is one of
+  arithmetic.
   """
   if sampling.is_greedy:
-    if sampling.needs_history:
+    if sampling.penalises or sampling.forbids:
       return None
     return np.asarray(_gap(jax.nn.log_softmax(seen.logits)))
   width, vocab = seen.log_p.shape[1:]

@@ -1,0 +1,155 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Choices and patterns over tokens, against Python's own string matching."""
+
+import itertools
+import re
+import sys
+from unittest import mock
+
+from absl.testing import absltest, parameterized
+import jax.numpy as jnp
+import numpy as np
+
+from specjax import automata, constraints
+from tests import decoding
+
+WORDS = decoding.Letters(("<e>", "a", "b", "c", "ab", "bc", "<f>"), (0, 6))
+
+
+def texts(machine, words=WORDS, limit: int = 6) -> set[str]:
+  """All complete answers of at most `limit` tokens."""
+  found, open_paths = set(), [(int(machine.start(1)[0]), "")]
+  for _ in range(limit + 1):
+    longer = []
+    for state, text in open_paths:
+      allowed = np.flatnonzero(machine.allows(jnp.array(state)))
+      for token in allowed:
+        if token in words.eos_ids:
+          found.add(text)
+          continue
+        to = machine.advance(jnp.array(state), jnp.array(token))
+        longer.append((int(to), text + words.texts[token]))
+    open_paths = longer
+  return found
+
+
+class ChoicesTest(parameterized.TestCase):
+  def test_every_split_of_every_choice(self):
+    machine = automata.choices(("abc", "ab", "ca"), WORDS)
+    self.assertEqual(texts(machine), {"abc", "ab", "ca"})
+    first = np.flatnonzero(machine.allows(machine.start(1))[0])
+    self.assertEqual(first.tolist(), [1, 3, 4])  # a, c, ab
+
+  def test_a_choice_that_no_tokens_spell_is_left_out(self):
+    """And no step leads towards it alone: `d` is in no token."""
+    machine = automata.choices(("abd", "ac"), WORDS)
+    self.assertEqual(texts(machine), {"ac"})
+    state = machine.advance(machine.start(1), jnp.array([1]))
+    self.assertEqual(np.flatnonzero(machine.allows(state)[0]).tolist(), [3])
+
+  def test_beyond_the_vocabulary_and_after_death_nothing_is_allowed(self):
+    machine = automata.choices(("abc",), WORDS)
+    for token in (2, 99):
+      state = machine.advance(machine.start(1), jnp.array([token]))
+      self.assertEqual(int(state[0]), constraints.DEAD)
+      self.assertFalse(np.any(machine.allows(state)))
+    track = constraints.track(machine, 2)
+    allowed = np.asarray(track.allows(9))
+    self.assertEqual(allowed.shape, (2, 9))
+    self.assertFalse(np.any(allowed[:, 7:]))
+
+  @parameterized.parameters(
+    ((), "choices is \\(\\): give one or several texts"),
+    (("a", ""), "give one or several texts"),
+    ("yes", "choices is 'yes': give one or several texts"),
+    (("d",), "cannot be written with this vocabulary"),
+  )
+  def test_mistakes(self, given, message):
+    with self.assertRaisesRegex(ValueError, message):
+      automata.choices(given, WORDS)
+
+  def test_needs_an_end(self):
+    words = decoding.Letters(("a", "b"))
+    with self.assertRaisesRegex(ValueError, "needs an EOS id to end answers"):
+      automata.choices(("a",), words)
+
+
+class RegexTest(parameterized.TestCase):
+  @parameterized.parameters(
+    "a|ab",
+    "(ab|a)(c|bc)",
+    "a*",
+    "^(b|bc){1,2}$",
+    "[ab]c?|cab",
+    "(?:a+?)b|",
+  )
+  def test_equals_a_full_match(self, pattern):
+    """The shorter of two branches must not hide the longer: a|ab."""
+    found = texts(automata.regex(pattern, WORDS), limit=4)
+    letters = [
+      "".join(x) for n in range(9) for x in itertools.product("abc", repeat=n)
+    ]
+    matching = {x for x in letters if re.fullmatch(pattern, x)}
+    # Up to 4 letters, all are within 4 tokens; longer ones may not be.
+    short = {x for x in matching if len(x) <= 4}
+    self.assertContainsSubset(short, found)
+    self.assertContainsSubset(found, matching)
+
+  def test_bytes_of_a_letter_in_several_tokens(self):
+    class Bytes(decoding.Letters):
+      def token_bytes(self, token):
+        return (b"<e>", b"\xc3", b"\xa9", b"a")[token]
+
+    words = Bytes(("<e>", "?", "!", "a"), (0,))
+    machine = automata.regex("é|a", words)
+    self.assertEqual(texts(machine, words), {"?!", "a"})
+
+  @parameterized.parameters(
+    ("(", "regex '\\(' cannot be used: "),
+    ("(?=a)a", "cannot be used: "),
+    ("d", "cannot be used: "),
+    ("a{5000}", "states, more than 4096"),
+  )
+  def test_mistakes(self, pattern, message):
+    with self.assertRaisesRegex(ValueError, message) as caught:
+      automata.regex(pattern, WORDS)
+    self.assertNotIn("\n", str(caught.exception))
+
+  def test_without_the_package(self):
+    with (
+      mock.patch.dict(sys.modules, {"outlines_core": None}),
+      self.assertRaisesRegex(
+        ValueError, r"pip install 'specjax\[constraints\]'"
+      ),
+    ):
+      automata.regex("a", WORDS)
+
+
+class UnionTest(absltest.TestCase):
+  def test_each_row_keeps_its_own(self):
+    asked = [
+      automata.choices(("abc", "b"), WORDS),
+      None,
+      automata.regex("c(ab|b)*", WORDS),
+    ]
+    asked.append(asked[0])
+    track = constraints.track(asked, 4)
+    own = [constraints.track(a, 1) for a in asked if a is not None]
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+      allowed = np.asarray(track.allows(7))
+      alone = [np.asarray(t.allows(7))[0] for t in own]
+      np.testing.assert_array_equal(allowed[[0, 2, 3]], alone)
+      self.assertTrue(np.all(allowed[1]))
+      weights = allowed * rng.random(allowed.shape)
+      tokens = jnp.asarray(weights.argmax(axis=1))
+      track = track.extend(tokens[:, None], jnp.ones((4, 1), bool))
+      own = [
+        t.extend(tokens[row][None, None], jnp.ones((1, 1), bool))
+        for t, row in zip(own, (0, 2, 3))
+      ]
+
+
+if __name__ == "__main__":
+  absltest.main()
