@@ -116,8 +116,9 @@ def speedup(answers: metrics.Answers, plain: metrics.Answers) -> dict[str, Any]:
 
   Returns:
     mean, std (sample, None for one run), decode_only (its mean, prompts not
-    timed), interval (bootstrap over prompts), without_degenerate and
-    decode_only_without_degenerate (means over the answers that do not loop).
+    timed), interval and decode_only_interval (bootstrap over prompts),
+    without_degenerate and decode_only_without_degenerate (means over the
+    answers that do not loop).
   """
   runs = speedups(answers, plain)
   fresh = {a.key for a in answers if not metrics.is_degenerate(a.tokens)}
@@ -127,6 +128,7 @@ def speedup(answers: metrics.Answers, plain: metrics.Answers) -> dict[str, Any]:
     "std": float(np.std(runs, ddof=1)) if len(runs) > 1 else None,
     "decode_only": metrics.mean(speedups(answers, plain, decode_only=True)),
     "interval": speedup_interval(answers, plain),
+    "decode_only_interval": speedup_interval(answers, plain, decode_only=True),
     "without_degenerate": metrics.mean(speedups(kept, plain)),
     "decode_only_without_degenerate": metrics.mean(
       speedups(kept, plain, decode_only=True)
@@ -135,15 +137,18 @@ def speedup(answers: metrics.Answers, plain: metrics.Answers) -> dict[str, Any]:
 
 
 def speedup_interval(
-  answers: metrics.Answers, plain: metrics.Answers
+  answers: metrics.Answers,
+  plain: metrics.Answers,
+  *,
+  decode_only: bool = False,
 ) -> tuple[float, float] | None:
   """95 percent interval of `speedup`'s mean over prompts."""
   runs = sorted({a.run for a in answers})
   pairs = [_paired(answers, plain, run) for run in runs]
   if not pairs or len({tuple(a.key for a in ours) for ours, _ in pairs}) > 1:
     return None  # The runs have not answered the same prompts.
-  ours = np.array([_prompt_rates(a) for a, _ in pairs])
-  theirs = np.array([_prompt_rates(b) for _, b in pairs])
+  ours = np.array([_prompt_rates(a, decode_only) for a, _ in pairs])
+  theirs = np.array([_prompt_rates(b, decode_only) for _, b in pairs])
   return metrics.bootstrap(ours, theirs)
 
 
@@ -165,10 +170,10 @@ def _rates(answers: metrics.Answers, decode_only: bool) -> list[float]:
   return rates
 
 
-def _prompt_rates(answers: metrics.Answers) -> list[float]:
+def _prompt_rates(answers: metrics.Answers, decode_only: bool) -> list[float]:
   """One sum of rates a prompt, over its samples."""
   sums: dict[str, float] = {}
-  for answer, rate in zip(answers, _rates(answers, decode_only=False)):
+  for answer, rate in zip(answers, _rates(answers, decode_only)):
     sums[answer.id] = sums.get(answer.id, 0.0) + rate
   return list(sums.values())
 

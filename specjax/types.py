@@ -119,7 +119,7 @@ class Context(struct.PyTreeNode):
   Attributes:
     tokens: prompt and answer so far.
     lengths: committed tokens; the next one gets this position.
-    history: token counts, or None when no row needs them.
+    history: what the sampler must know of the text, or None if nothing.
     sampling: the target's settings, which an honest q shares.
     noise: Gumbel noise for proposals.
     draft_length: depth wanted, per row.
@@ -277,8 +277,8 @@ class Verifier(Protocol):
 class Policy(Protocol):
   """How many tokens to draft. It sees no clock and no token it decides on.
 
-  `widths`: node counts below the drafter's that get a compiled round of their
-  own; a round runs at the narrowest one that holds its draft.
+  `widths`: at most two node counts below the drafter's that get a compiled
+  round of their own; a round runs at the narrowest one that holds its draft.
   """
 
   @property
@@ -291,7 +291,7 @@ class Policy(Protocol):
     """Depth [B] of the next draft."""
 
   def keep_drafting(self, state: Any, law: jax.Array) -> jax.Array:
-    """[B] bool: draft one more, given the law [B, V] it would be drawn from."""
+    """[B] bool: draft one more, whose law is [B, V] without any settings."""
 
   def update(
     self, state: Any, acceptance: Acceptance, draft_length: jax.Array

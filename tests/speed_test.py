@@ -82,6 +82,14 @@ class SpeedTest(Case):
     again = speed.speedup_interval(self.ours, self.plain)
     self.assertEqual((low, high), again)
 
+  def test_interval_without_prompts(self):
+    """Decoding alone b gives 1, and a the mean of 4 and 9."""
+    found = speed.speedup(self.ours, self.plain)
+    low, high = found["decode_only_interval"]
+    self.near(low, 1.0)
+    self.near(high, 6.5)
+    self.assertNotEqual(found["interval"], found["decode_only_interval"])
+
   def test_samples_are_paired_with_their_own(self):
     """Ours is twice as fast in every sample; only the pairing shows it."""
     ours, plain = (

@@ -1,0 +1,134 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a round costs on this machine, and what drafting is worth there.
+
+Measured before a run, on the real target; a policy gets the numbers as leaves
+and sees no clock. From acceptance rates then follow a predicted speedup and the
+best draft length:
+
+  speedup(g) = plain seconds * expected tokens(g) / round seconds(g)
+
+Newer seconds, or those of a longer context, can be given to a policy between
+two chunks of rounds; no program is compiled anew:
+
+  session.policy = session.policy.replace(seconds=costs.seconds(1, 2048))
+
+Axis letters: B batch, T draft length (max_depth).
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from specjax import calibration, gain, policy, tree, types
+from specjax.calibration import CONTEXT
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+  """Seconds of rounds of a drafter.
+
+  Attributes:
+    table: of the target.
+    draft: [T + 1] seconds of drafting 0, 1, ... tokens.
+    slots: [T + 1] slots of the target's pass then, root included.
+  """
+
+  table: calibration.CostTable
+  draft: np.ndarray
+  slots: tuple[int, ...]
+
+  def seconds(self, batch: int, context: int = CONTEXT) -> np.ndarray:
+    """[T + 1] float32 of a round that drafts 0, 1, ... tokens in every row."""
+    passes = [self.table.at(batch, width, context) for width in self.slots]
+    return (self.draft + passes).astype(np.float32)
+
+
+def measure(
+  target: types.Model,
+  drafter: types.Drafter,
+  widths: Sequence[int],
+  batches: Sequence[int],
+  contexts: Sequence[int] = (CONTEXT,),
+) -> Costs:
+  """Times target and drafter; `widths` are node counts, as policies have them.
+
+  Of a tree all nodes are taken to be verified unless nothing is drafted.
+  """
+  depth, nodes = drafter.max_depth, drafter.num_nodes
+  chain = depth == nodes
+  needed = range(nodes + 1) if chain else [0, *[nodes] * depth]
+  rows = jnp.zeros((1, nodes), jnp.int32)
+  draft = types.Draft(rows, rows, None, jnp.zeros((1,), jnp.int32), depth)
+  programs = tree.widths(draft, widths)
+  slots = [next(w for w in programs if w >= n) + 1 for n in needed]
+  return Costs(
+    calibration.calibrate(target, batches, slots, contexts),
+    calibration.draft_seconds(target, drafter, max(batches), min(contexts)),
+    tuple(slots),
+  )
+
+
+def expected_gain(
+  target: types.Model,
+  drafter: types.Drafter,
+  batch_size: int,
+  context: int = CONTEXT,
+  widths: tuple[int, ...] = (0, 3),
+  first: float = 0.35,
+  later: float = 0.7,
+  weight: float = 4.0,
+  memory: float = 0.98,
+) -> gain.ExpectedGain:
+  """`gain.ExpectedGain` with seconds that are measured now."""
+  policy.check_widths(widths)
+  costs = measure(target, drafter, widths, [batch_size], [context])
+  seconds = jnp.asarray(costs.seconds(batch_size, context))
+  return gain.ExpectedGain(seconds, first, later, weight, memory, widths)
+
+
+def pausing(
+  target: types.Model,
+  drafter: types.Drafter,
+  batch_size: int,
+  length: int = -1,
+  least: float = 1.0,
+  pause: int = 4,
+  longest: int = 64,
+  context: int = CONTEXT,
+  widths: tuple[int, ...] = (0, 3),
+) -> gain.Pausing:
+  """`gain.Pausing` around a fixed length, off below a speedup of `least`.
+
+  The seconds of a round are measured now; length -1 drafts as many as it can.
+  """
+  policy.check_widths(widths)
+  inner = policy.Fixed(policy.depth(drafter, length), widths)
+  costs = measure(target, drafter, widths, [batch_size], [context])
+  seconds = costs.seconds(batch_size, context)
+  pays = float(least * seconds[inner.length] / seconds[0])
+  return gain.Pausing(inner, pays, pause, longest)
+
+
+def speedups(
+  rates: Sequence[float], seconds: np.ndarray, plain: float
+) -> np.ndarray:
+  """Predicted speedup [T + 1] of drafting 0, 1, ... tokens.
+
+  Decode only, and as if each position's acceptance did not depend on others.
+
+  Args:
+    rates: [T] conditional acceptance by position, see
+      `metrics.acceptance_by_position`.
+    seconds: [T + 1] of rounds.
+    plain: of a round of plain decoding.
+  """
+  tokens = gain.expected_tokens(jnp.asarray(rates, jnp.float32))
+  return plain * np.asarray(tokens) / seconds
+
+
+def best_length(rates: Sequence[float], seconds: np.ndarray) -> int:
+  """The draft length with most tokens a second; 0 is not to draft."""
+  return int(np.argmax(speedups(rates, seconds, 1.0)))
