@@ -1,6 +1,6 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Draft trees from parent slots: layout, truncation, acceptance.
+"""Draft trees: shapes known in advance, and drafts from parent slots.
 
 Axis letters: B batch, T nodes, W = T + 1 slots, P = max_depth + 1,
 V vocabulary.
@@ -8,14 +8,145 @@ V vocabulary.
   slot     0   1   2   3          0 root
   parents      0   0   1         1   2
   depth    0   1   1   2         3
+  ranks        0   1   0
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+import dataclasses
+import heapq
+import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from specjax import types
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+  """A tree known in advance: its nodes as paths of ranks below the root.
+
+  (0,), (1,), (0, 0) are the best token, the second best, and the best after
+  the best. Breadth first; a node's earlier siblings are nodes too, so its rank
+  is its place in draw order.
+  """
+
+  paths: tuple[tuple[int, ...], ...]
+
+  @property
+  def parents(self) -> tuple[int, ...]:
+    """Slot of each node's parent."""
+    slots = {path: slot for slot, path in enumerate(((), *self.paths))}
+    return tuple(slots[path[:-1]] for path in self.paths)
+
+  @property
+  def ranks(self) -> tuple[int, ...]:
+    return tuple(path[-1] for path in self.paths)
+
+  @property
+  def depths(self) -> tuple[int, ...]:
+    return tuple(map(len, self.paths))
+
+  @property
+  def depth(self) -> int:
+    return max(self.depths)
+
+  @property
+  def width(self) -> int:
+    """Siblings at most."""
+    return max(self.ranks) + 1
+
+  def check(self, depth: int, width: int) -> None:
+    """Refuses a tree that a drafter has no tokens for.
+
+    Raises:
+      ValueError: a path is longer than `depth`, or has a rank of `width` or
+        more.
+    """
+    for path in self.paths:
+      if len(path) > depth:
+        raise ValueError(
+          f"tree path {path} is {len(path)} deep but the drafter drafts "
+          f"{depth} tokens ahead: cut the tree to depth {depth}"
+        )
+      if path[-1] >= width:
+        raise ValueError(
+          f"tree path {path} asks for rank {path[-1]} but the drafter ranks "
+          f"{width} tokens: use ranks below {width}"
+        )
+
+
+def from_ranks(paths: Iterable[Sequence[int]]) -> Shape:
+  """A shape from paths in any order.
+
+  Raises:
+    ValueError: there is none, one comes twice, or one lacks its parent or its
+      earlier sibling.
+  """
+  ordered = sorted(map(tuple, paths), key=lambda path: (len(path), path))
+  if not ordered:
+    raise ValueError("the tree has no node: give it one path of ranks or more")
+  known = {(), *ordered}
+  if len(known) != len(ordered) + 1:
+    twice = next(p for i, p in enumerate(ordered) if not p or p in ordered[:i])
+    raise ValueError(
+      f"tree path {twice} stands twice, the root included: name it once"
+    )
+  for path in ordered:
+    *above, rank = path
+    needed = [tuple(above)] if rank == 0 else [tuple(above), (*above, rank - 1)]
+    for other in needed:
+      if other not in known:
+        raise ValueError(f"tree path {path} needs path {other}: add it")
+  return Shape(tuple(ordered))
+
+
+def from_widths(widths: Sequence[int]) -> Shape:
+  """Every node at depth d has widths[d] children: (1, 1, 1) is a chain."""
+  if not widths or min(widths) < 1:
+    raise ValueError(
+      f"tree widths {tuple(widths)} draft nothing: use numbers from 1"
+    )
+  levels = [range(width) for width in widths]
+  depths = range(1, len(levels) + 1)
+  return from_ranks(
+    path for depth in depths for path in itertools.product(*levels[:depth])
+  )
+
+
+def from_acceptance(table: Sequence[Sequence[float]], nodes: int) -> Shape:
+  """The tree of so many nodes with the longest expected accepted path.
+
+  A node is worth the product along its path, and the values of all nodes add up
+  to the expected length. Best first is optimal where no row of the table rises.
+
+  Args:
+    table: table[depth][rank], how often a child of this rank is the target's
+      token, given that its parent is.
+    nodes: fewer if the table has no more paths.
+  """
+  taken: list[tuple[int, ...]] = []
+  # The smallest comes out first: minus its value, a path, its parent's value.
+  queue: list[tuple[float, tuple[int, ...], float]] = [(-table[0][0], (0,), 1)]
+  while queue and len(taken) < nodes:
+    negative, path, above = heapq.heappop(queue)
+    taken.append(path)
+    depth, rank = len(path), path[-1] + 1
+    if rank < len(table[depth - 1]):
+      sibling = (*path[:-1], rank)
+      heapq.heappush(queue, (-above * table[depth - 1][rank], sibling, above))
+    if depth < len(table):
+      child = (*path, 0)
+      heapq.heappush(queue, (negative * table[depth][0], child, -negative))
+  return from_ranks(taken)
+
+
+def from_config(tree: Sequence[Any]) -> Shape:
+  """Numbers are the widths of levels, sequences are paths of ranks."""
+  if all(isinstance(item, int) for item in tree):
+    return from_widths(tree)
+  return from_ranks(tree)
 
 
 def chain(

@@ -16,10 +16,19 @@ import jax
 from jax.extend import core as jax_core
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from specjax import decode, policy, streams, types
+from specjax import decode, plans, policy, streams, types
 from specjax import sampling as sampling_lib
-from specjax.drafters import draft_model, empty, ngram
+from specjax.drafters import (
+  cascade,
+  draft_model,
+  early_exit,
+  empty,
+  ngram,
+  suffix,
+  tree_draft_model,
+)
 from specjax.models import layers
 from specjax.models import model as model_lib
 from specjax.verifiers import coupled, rejection
@@ -48,8 +57,16 @@ def abstract_model(config=CONFIG):
 def drafted(name):
   if name == "ngram":
     return ngram.NGram(LENGTH)
-  config = dataclasses.replace(CONFIG, num_layers=2)
-  return draft_model.DraftModel(abstract_model(config), LENGTH)
+  if name == "cascade":  # A store, and layers that share the target's cache.
+    exits = jax.eval_shape(
+      lambda target: early_exit.early_exit(target, 2, LENGTH), abstract_model()
+    )
+    return cascade.Cascade(suffix.suffix(LENGTH, store=64), exits)
+  model = abstract_model(dataclasses.replace(CONFIG, num_layers=2))
+  if name == "tree":
+    plan = plans.Dynamic(depth=LENGTH, width=3, branch=3, nodes=7)
+    return tree_draft_model.TreeDraftModel(model, plan)
+  return draft_model.DraftModel(model, LENGTH)
 
 
 def settings(batch=BATCH, limit=64):
@@ -146,8 +163,16 @@ class LoopTest(parameterized.TestCase):
     ("ngram", coupled.Coupled()),
     ("draft_model", coupled.Coupled()),
     ("draft_model", rejection.Rejection()),
+    ("cascade", coupled.Coupled()),
   )
   def test_no_copies_and_no_host(self, name, verifier):
+    self.check(name, verifier)
+
+  @pytest.mark.slow
+  def test_trees_make_no_copies(self):
+    self.check("tree", coupled.Coupled())
+
+  def check(self, name, verifier):
     drafter = drafted(name)
     program, state, target = compiled(drafter, verifier)
     self.assert_lean(program, state, (target, drafter))
@@ -158,7 +183,8 @@ class LoopTest(parameterized.TestCase):
     operations = {operation for _, operation in instructions(text)}
     self.assertEmpty(operations.intersection(HOST))
     self.assertNotIn("callback", text)
-    self.assertNotIn("custom-call", operations)
+    calls = {*re.findall(r'custom_call_target="([^"]*)"', text)}
+    self.assertContainsSubset(calls, {"TopK"})  # of a tree's siblings, on CPU
 
   def test_the_ruler_sees_a_kept_cache(self):
     program, state, target = compiled(KeepsTheCache(LENGTH), coupled.Coupled())

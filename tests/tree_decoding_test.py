@@ -1,8 +1,8 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trees through the unchanged loop, with a toy drafter.
+"""Trees through the loop, with a toy drafter of any shape and count by row.
 
-No drafter of the library branches yet; the contracts must carry trees anyway.
+It stands for drafters that are not written yet: the contracts must carry them.
 Axis letters: B batch, T nodes, D model width, V vocabulary.
 """
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specjax import tree, types
-from specjax.verifiers import coupled, rejection
+from specjax.verifiers import coupled, ratio, rejection
 
 # Row 0: two children of the root, one below each, and one more below slot 3.
 # Row 1: a chain in the same shape.
@@ -34,6 +34,73 @@ def ancestors_by_walking(parents) -> np.ndarray:
       at = parents[at - 1]
       seen[slot, at] = True
   return seen
+
+
+class ShapeTest(parameterized.TestCase):
+  def test_from_ranks(self):
+    shape = tree.from_ranks([(0, 1), (1,), (0, 0, 0), (0,), (0, 0)])
+    self.assertEqual(shape.paths, ((0,), (1,), (0, 0), (0, 1), (0, 0, 0)))
+    self.assertEqual(shape.parents, (0, 0, 1, 1, 3))
+    self.assertEqual(shape.ranks, (0, 1, 0, 1, 0))
+    self.assertEqual(shape.depths, (1, 1, 2, 2, 3))
+    self.assertEqual((shape.depth, shape.width), (3, 2))
+
+  def test_from_widths(self):
+    shape = tree.from_widths((3, 1))
+    self.assertEqual(shape.parents, (0, 0, 0, 1, 2, 3))
+    self.assertEqual(tree.from_widths((1, 1, 1)).parents, (0, 1, 2))
+    self.assertEqual(tree.from_config([3, 1]), shape)
+    self.assertEqual(tree.from_config([list(p) for p in shape.paths]), shape)
+
+  @parameterized.parameters(
+    ((), "the tree has no node"),
+    (((0,), (0,)), r"path \(0,\) stands twice"),
+    (((), (0,)), r"path \(\) stands twice"),
+    (((0,), (1, 0)), r"path \(1, 0\) needs path \(1,\): add it"),
+    (((0,), (2,)), r"path \(2,\) needs path \(1,\): add it"),
+  )
+  def test_mistakes(self, paths, message):
+    with self.assertRaisesRegex(ValueError, message):
+      tree.from_ranks(paths)
+
+  @parameterized.parameters(((),), ((2, 0),))
+  def test_widths_that_draft_nothing(self, widths):
+    with self.assertRaisesRegex(ValueError, "use numbers from 1"):
+      tree.from_widths(widths)
+
+  def test_from_acceptance_is_the_best_of_all_trees(self):
+    """Against every tree of up to 5 nodes, on random tables."""
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+      table = np.sort(rng.uniform(0, 0.5, (3, 3)))[:, ::-1]
+
+      def value(paths, table=table):
+        worth = [[table[d, r] for d, r in enumerate(path)] for path in paths]
+        return sum(map(np.prod, worth))
+
+      trees = {frozenset()}
+      for nodes in range(1, 6):
+        trees = {known | {new} for known in trees for new in additions(known)}
+        best = max(map(value, trees))
+        found = tree.from_acceptance(table.tolist(), nodes).paths
+        self.assertLen(found, nodes)
+        self.assertAlmostEqual(value(found), best)
+
+  def test_from_acceptance_ends_with_the_table(self):
+    shape = tree.from_acceptance([[0.5, 0.0], [0.4]], nodes=99)
+    self.assertEqual(shape.paths, ((0,), (1,), (0, 0), (1, 0)))
+
+
+def additions(paths) -> set[tuple[int, ...]]:
+  """Nodes that a tree of ranks below 3 and depth 3 can take next."""
+  above = [path for path in ((), *paths) if len(path) < 3]
+  children = ((*path, rank) for path in above for rank in range(3))
+  return {
+    path
+    for path in children
+    if path not in paths
+    and (path[-1] == 0 or (*path[:-1], path[-1] - 1) in paths)
+  }
 
 
 class LayoutTest(parameterized.TestCase):
@@ -159,7 +226,7 @@ class LeadingRunTest(parameterized.TestCase):
     p = half(jnp.arange(4)) + half(jnp.full(4, 7))
     tokens = jnp.array([[i if m == "T" else 6 for i, m in enumerate(mask)]])
     draft = tree.chain(tokens, jnp.array([3]))
-    uniforms = rejection.Uniforms(jnp.full((1, 3), 0.4), jnp.array([0.1]))
+    uniforms = ratio.Uniforms(jnp.full((1, 3), 0.4), jnp.array([0.1]))
     got = rejection.Rejection().verify(jnp.log(p)[None], draft, uniforms)
     self.assertEqual(int(got.accepted[0]), accepted)
     self.assertEqual(int(got.count[0]), accepted + 1)

@@ -78,11 +78,42 @@ def chain(
   return tree.chain(rows.tokens, rows.count, rows.laws), state
 
 
+def newest(old: jax.Array, rows: jax.Array, count: jax.Array) -> jax.Array:
+  """The last of `count` [B] rows [B, W, D]; `old` [B, D] where there is none.
+
+  What a drafter keeps of a block that it observes.
+  """
+  last = jnp.maximum(count - 1, 0)[:, None, None]
+  last = jnp.take_along_axis(rows, last, axis=1)[:, 0].astype(old.dtype)
+  return jnp.where((count > 0)[:, None], last, old)
+
+
+def when_wanted(
+  draw: Callable[[Any], tuple[types.Draft, Any]],
+  state: Any,
+  context: types.Context,
+) -> tuple[types.Draft, Any]:
+  """draw(state), or an empty draft where no row wants one."""
+  nothing = jax.tree.map(
+    lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(draw, state)[0]
+  )
+  # A loop that runs once or not at all: `lax.cond` would copy a cache.
+  wanted = jnp.any(context.draft_length > 0)
+  _, draft, state = jax.lax.while_loop(
+    lambda carry: carry[0],
+    lambda carry: (jnp.bool_(False), *draw(carry[2])),
+    (wanted, nothing, state),
+  )
+  return draft, state
+
+
 def _draw(depth, logits, rows, limit, context):
   """Draws the token at `depth` in the rows that want one more."""
   law = sampling.log_probs(logits, context.sampling, rows.history)
-  # Asked before the token exists: the policy sees the law alone.
-  keep = context.policy.keep_drafting(context.policy_state, law)
+  # Asked before the token exists, and shown what the drafter believes: the
+  # sampled law would be sure of everything at temperature 0.
+  own = jax.nn.log_softmax(logits.astype(jnp.float32))
+  keep = context.policy.keep_drafting(context.policy_state, own)
   wants = rows.wants & keep & (depth < limit)
   slots = jnp.broadcast_to(depth, wants.shape)
   token = sampling.argmax(law + context.noise(context.lengths + depth, slots))
