@@ -8,6 +8,7 @@ import tempfile
 from typing import Any
 
 from absl.testing import absltest, parameterized
+import pytest
 
 from specjax import data
 from specjax import session as session_lib
@@ -79,6 +80,19 @@ class BuildTest(parameterized.TestCase):
       self.assertRaisesRegex(ValueError, "methods.m.*differ at 2 ids"),
     ):
       build.check_drafts(config, tokenizer)
+
+  @pytest.mark.fault_case("B44")
+  def test_another_vocabulary_is_allowed_where_it_is_meant(self):
+    """sgl-project/sglang#23838: no tokenizer is taken for another."""
+    words = ("<s>", "</s>", *runs.WORDS[:1:-1])
+    other = runs.write_model(self.folder / "foreign.gguf", words)
+    drafter = {"type": "cross_vocabulary", "length": 2, "model": str(other)}
+    config = self.config(methods={"m": {"drafter": drafter}})
+    loaded = loading.load(config)
+    method = build.methods(config, loaded.target.model, loaded.draft_models)
+    made: Any = method["m"].drafter
+    expected = [words.index(word) for word in runs.WORDS]
+    self.assertEqual(made.model.outputs[: len(expected)].tolist(), expected)
 
   def test_names_of_inline_prompts(self):
     prompts = build.prompts(self.config())

@@ -13,7 +13,7 @@ import numpy as np
 from specjax import answers, api, data, tokenizers, types
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax.bench import parts
+from specjax.bench import parts, restrictions
 from specjax.models import gguf_header, sources
 
 
@@ -73,13 +73,20 @@ def task(
     for prompt, row in zip(loaded, ids)
     for sample in range(config.samples)
   ]
-  return Task(*zip(*rows), settings=settings(config))
+  return Task(*zip(*rows), settings=settings(config, tokenizer))
 
 
-def settings(config: ConfigDict) -> session_lib.Settings:
-  """Raises ValueError for a sampling setting out of range."""
-  sampling = sampling_lib.Sampling(**config.sampling)
-  answers.check_samples(config.samples, sampling_lib.per_row(sampling, 1))
+def settings(
+  config: ConfigDict, tokenizer: tokenizers.Tokenizer | None = None
+) -> session_lib.Settings:
+  """Raises ValueError for a sampling setting out of range.
+
+  Without a tokenizer, settings that name tokens are left out.
+  """
+  sampling = restrictions.sampling(config.sampling, tokenizer)
+  vocab = None if tokenizer is None else tokenizer.num_tokens
+  row = sampling_lib.per_row(sampling, 1, vocab=vocab)
+  answers.check_samples(config.samples, row)
   return session_lib.Settings(
     sampling=sampling,
     max_new_tokens=config.max_new_tokens,
@@ -99,14 +106,18 @@ def check_drafts(
   found = {}
   for name, method in config.methods.items():
     model = method.drafter.get("model")
-    if model is None or model in found:
+    if model is None:
       continue
-    found[model] = sources.resolve(model)
+    if model not in found:
+      found[model] = sources.resolve(model)
+    where = f"methods.{name}.drafter"
+    if "draft_tokenizer" in parts.needs(where, "drafter", method.drafter.type):
+      continue
     why = tokenizers.mismatch(tokenizer, _read_tokenizer(found[model]))
     if why is not None:
       raise ValueError(
-        f"methods.{name}.drafter.model {model!r} has another vocabulary than "
-        f"the target: {why}"
+        f"{where}.model {model!r} has another vocabulary than the target "
+        f"({why}): choose another, or drafter.type 'cross_vocabulary'"
       )
   return found
 
@@ -145,10 +156,7 @@ def methods(
   Raises:
     ValueError: a part cannot be made, or does not keep its protocol.
   """
-  return {
-    name: _method(f"methods.{name}", config.methods[name], target, models)
-    for name in names(config)
-  }
+  return {name: _method(name, config, target, models) for name in names(config)}
 
 
 def names(config: ConfigDict) -> list[str]:
@@ -204,11 +212,33 @@ def _read_tokenizer(source: sources.Source) -> tokenizers.Tokenizer:
   return tokenizers.from_folder(source.path)
 
 
-def _method(where, config, target, models) -> session_lib.Method:
-  provided = {"target": target, "model": models.get(draft_key(config.drafter))}
+def _tokenizers(name, config) -> dict[str, tokenizers.Tokenizer]:
+  """Those that the method's drafter asks for."""
+  drafter = config.methods[name].drafter
+  asked = parts.needs(f"methods.{name}.drafter", "drafter", drafter.type)
+  models = {
+    "tokenizer": config.target,
+    "draft_tokenizer": drafter.get("model"),
+  }
+  return {
+    key: _read_tokenizer(sources.resolve(model))
+    for key, model in models.items()
+    if key in asked
+  }
+
+
+def _method(name, config, target, models) -> session_lib.Method:
+  sections = config.methods[name]
+  provided = {
+    "target": target,
+    "model": models.get(draft_key(sections.drafter)),
+    "batch_size": config.batch_size,
+    **_tokenizers(name, config),
+  }
   made = {}
   for part in ("drafter", "verifier", "policy"):
-    made[part] = parts.build(f"{where}.{part}", part, config[part], provided)
+    where = f"methods.{name}.{part}"
+    made[part] = parts.build(where, part, sections[part], provided)
     provided |= made
   return session_lib.Method(**made)
 

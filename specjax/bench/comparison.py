@@ -176,6 +176,7 @@ def _answer_all(
     if all((run, name, p.id, p.sample) in done for p in prompts):
       continue
     say(0, f"{name}, run {run + 1} of {bench.runs}")
+    method = measure.informed(method, folder.records, run, name)
     answered = measure.answer(bench, run, batch, name, method)
     new = [record for record in answered if _key(record) not in done]
     folder.append(*new)
@@ -207,5 +208,6 @@ def _header(
     "samples": config.samples,
     "runs": bench.runs,
     "batch_size": bench.batch_size,
+    "mesh": config.mesh.to_dict(),
     "capacity": bench.capacity,
   }

@@ -142,6 +142,27 @@ def plan(
         yield run, batch, name, every[name]
 
 
+def informed(
+  method: session_lib.Method,
+  records: Sequence[Mapping[str, Any]],
+  run: int,
+  name: str,
+) -> session_lib.Method:
+  """The method with what it has answered in a run, if its drafter remembers.
+
+  Every run begins with the drafter as it was made, so that runs are alike.
+  """
+  remember = getattr(method.drafter, "remember", None)
+  past = [
+    record["tokens"]
+    for record in records
+    if record["run"] == run and record["method"] == name
+  ]
+  if remember is None or not past:
+    return method
+  return dataclasses.replace(method, drafter=remember(past))
+
+
 def answer(
   bench: Bench, run: int, batch: range, name: str, method: session_lib.Method
 ) -> list[dict[str, Any]]:

@@ -9,6 +9,10 @@ and are never keys:
 
   target    the loaded target
   drafter   for verifiers and policies: the method's drafter
+  batch_size  for policies: rows of a batch
+  tokenizer, draft_tokenizer
+            for drafters: the target's and the model's; only a drafter that
+            asks for the latter may have a model of another vocabulary
   model     for drafters: the config names a model, the part gets it loaded, in
             the `quantization` that the section asks for
 
@@ -31,18 +35,47 @@ NAMES: Mapping[str, Mapping[str, str]] = {
   "drafter": {
     "empty": "specjax.drafters.empty:Empty",
     "ngram": "specjax.drafters.ngram:NGram",
+    "suffix": "specjax.drafters.suffix:suffix",
+    "lookahead": "specjax.drafters.lookahead:Lookahead",
+    "early_exit": "specjax.drafters.early_exit:early_exit",
+    "assisted_model": "specjax.drafters.assisted_model:assisted_model",
+    "cascade": "specjax.drafters.cascade:lookup_or_model",
+    "cascade_early_exit": "specjax.drafters.cascade:lookup_or_early_exit",
+    "cross_vocabulary": ("specjax.drafters.cross_vocabulary:cross_vocabulary"),
+    "synthetic": "specjax.drafters.synthetic:synthetic",
+    "medusa": "specjax.drafters.medusa:medusa",
+    "chained": "specjax.drafters.chained:chained",
+    "eagle": "specjax.drafters.eagle:eagle",
+    "block_parallel": "specjax.drafters.block_parallel:block_parallel",
     "draft_model": "specjax.drafters.draft_model:DraftModel",
+    "draft_tree": "specjax.drafters.tree_draft_model:static_tree",
+    "dynamic_tree": "specjax.drafters.tree_draft_model:dynamic_tree",
   },
   "verifier": {
     "coupled": "specjax.verifiers.coupled:Coupled",
     "rejection": "specjax.verifiers.rejection:Rejection",
+    "block": "specjax.verifiers.block:Block",
+    "multi_path": "specjax.verifiers.block:MultiPath",
+    "multi_candidate": "specjax.verifiers.multi_candidate:MultiCandidate",
+    "k_seq": "specjax.verifiers.multi_candidate:KSeq",
+    "traversal": "specjax.verifiers.traversal:Traversal",
+    "typical": "specjax.verifiers.lossy:Typical",
+    "lenient": "specjax.verifiers.lossy:Lenient",
+    "threshold": "specjax.verifiers.lossy:Threshold",
   },
-  "policy": {"fixed": "specjax.policy:fixed"},
+  "policy": {
+    "fixed": "specjax.policy:fixed",
+    "heuristic": "specjax.policy:heuristic",
+    "confidence": "specjax.policy:confidence",
+    "entropy": "specjax.policy:entropy",
+    "expected_gain": "specjax.cost:expected_gain",
+    "pausing": "specjax.cost:pausing",
+  },
 }
 _PROVIDED = {
-  "drafter": ("target",),
+  "drafter": ("target", "tokenizer", "draft_tokenizer"),
   "verifier": ("target", "drafter"),
-  "policy": ("target", "drafter"),
+  "policy": ("target", "drafter", "batch_size"),
 }
 # What a config can hold, by the annotation of an argument.
 _VALUES: Mapping[Any, tuple[type, ...]] = {
@@ -83,7 +116,7 @@ def keys(
 
 
 def needs(where: str, part: str, kind: str) -> set[str]:
-  """Which of `target`, `drafter` and `model` a part asks for."""
+  """Which of the arguments that come from the run a part asks for."""
   given = *_PROVIDED[part], *(["model"] if part == "drafter" else [])
   return {*_arguments(where, part, kind)} & {*given}
 

@@ -1,0 +1,77 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Cascades: who drafts in which row, with which law."""
+
+from absl.testing import absltest, parameterized
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from specjax import policy, step, testing
+from specjax import sampling as sampling_lib
+from specjax.drafters import cascade, draft_model, empty, ngram
+from specjax.testing import table
+from specjax.verifiers import rejection
+from tests import decoding, toys
+
+TARGET = toys.tiny(0)
+SAMPLING = sampling_lib.Sampling(temperature=jnp.array([0.7, 0.7, 0.7]))
+# Row 0 ends with a pair that stands before, rows 1 and 2 do not.
+PROMPTS = ((7, 8, 9, 3, 7, 8), (3,), (5, 6, 1, 2))
+
+
+class CascadeTest(parameterized.TestCase):
+  def test_rows_choose_for_themselves(self):
+    drafter = cascade.lookup_or_model(toys.noisy(TARGET), 3, copies=5)
+    self.assertEqual(drafter.num_nodes, 5)
+    state, settings = decoding.start(
+      TARGET, drafter, PROMPTS, sampling=SAMPLING, policy=policy.Fixed(5)
+    )
+    _, seen = jax.jit(step.step)(
+      TARGET, drafter, rejection.Rejection(), state, *settings
+    )
+    draft = jax.device_get(seen.draft)
+    np.testing.assert_array_equal(draft.count, [4, 3, 3])
+    np.testing.assert_array_equal(draft.tokens[0, :4], [9, 3, 7, 8])
+    mass = np.exp(draft.log_q)
+    np.testing.assert_array_equal(mass[0, np.arange(4), draft.tokens[0, :4]], 1)
+    # What was drawn has the law it was drawn from, and no certainty.
+    np.testing.assert_allclose(mass[1:, :3].sum(-1), 1, atol=1e-5)
+    self.assertLess(mass[1:, :3].max(), 0.999)
+
+  def test_text_is_plain_text(self):
+    drafter = cascade.lookup_or_model(toys.noisy(TARGET), 3, min_n=1)
+    plain = decoding.run(TARGET, empty.Empty(1), sampling=SAMPLING)
+    state = decoding.run(TARGET, drafter, sampling=SAMPLING)
+    self.assertEqual(decoding.answers(state), decoding.answers(plain))
+    self.assertEqual(decoding.outcomes(state), {"none", "some", "all"})
+
+  def test_a_model_that_slept_wakes_up_right(self):
+    """The target drafts for itself, and lookup takes rounds in between."""
+    drafter = cascade.Cascade(
+      ngram.NGram(2, 1, 2), draft_model.DraftModel(TARGET, 4)
+    )
+    state = decoding.run(
+      TARGET, drafter, verifier=rejection.Rejection(), sampling=SAMPLING
+    )
+    drafted, accepted = state.stats.drafted, state.stats.accepted
+    self.assertIn(2, drafted)
+    # Lookup drafts two tokens at most, so longer drafts are the model's.
+    models = drafted > 2
+    self.assertGreater(int(models.sum()), 3)
+    np.testing.assert_array_equal(accepted[models], drafted[models])
+
+  @pytest.mark.slow
+  def test_contract(self):
+    draft = draft_model.DraftModel(table.random(seed=1), 2)
+    testing.check_drafter(cascade.Cascade(ngram.NGram(3, 2, 3), draft))
+
+  def test_refuses(self):
+    draft = draft_model.DraftModel(TARGET, 2)
+    with self.assertRaisesRegex(ValueError, "DraftModel draws its tokens"):
+      decoding.run(TARGET, cascade.Cascade(draft, ngram.NGram(2)))
+
+
+if __name__ == "__main__":
+  absltest.main()
