@@ -26,6 +26,7 @@ from specjax.text import untrusted
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+MEDUSA = "medusa_lm_head.safetensors"  # Draft heads, see `medusa_files`.
 # Suffixes of files that could run code when they are read.
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
@@ -92,7 +93,9 @@ def _find_tensors(
 def weight_files(folder: pathlib.Path) -> list[str]:
   """Names of the files with the weights, as far as an index tells them."""
   has_index = (folder / _INDEX).is_file()
-  return sorted(set(_read_places(folder).values())) if has_index else [_SINGLE]
+  if not has_index:
+    return [_SINGLE, MEDUSA]
+  return sorted(set(_read_places(folder).values()))
 
 
 def _read_places(folder: pathlib.Path) -> dict[str, str]:

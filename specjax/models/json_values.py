@@ -3,6 +3,7 @@
 """Values of a config.json, which somebody else wrote."""
 
 from collections.abc import Mapping
+import typing
 from typing import Any
 
 from specjax.models import weights
@@ -49,3 +50,13 @@ def read(
       f"config.json: {name} is {value}, it must be at least {least}"
     )
   return kind(value)
+
+
+def is_of(value: Any, kind: Any) -> bool:
+  """Whether a value is of an annotated kind (True is no number)."""
+  parts = typing.get_args(kind)
+  if typing.get_origin(kind) is tuple:
+    return isinstance(value, tuple) and all(is_of(v, parts[0]) for v in value)
+  if parts:
+    return any(is_of(value, part) for part in parts)
+  return type(value) is kind or (kind is float and type(value) is int)

@@ -22,7 +22,15 @@ import jax
 import numpy as np
 
 from specjax import checkpoints, tokenizers
-from specjax.models import families, int8, layers, layout, placement, weights
+from specjax.models import (
+  families,
+  int8,
+  json_values,
+  layers,
+  layout,
+  placement,
+  weights,
+)
 from specjax.models.model import Model
 from specjax.models.transformer import TransformerConfig
 
@@ -132,7 +140,7 @@ def load(
   parameter_dtype = weights.parse_dtype(dtype)
   found = checkpoints.describe(path / _PARAMS)
   note = _check_note(found.metadata, path.name)
-  config = _read_config(note.get("config"), path.name)
+  config = read_config(note.get("config"), path.name)
   target = _target(config, found.arrays, path)
   tokenizer = tokenizers.from_folder(path)
   if tokenizer.fingerprint() != note.get("tokenizer"):
@@ -175,7 +183,7 @@ def _check_note(note: dict[str, Any], source: str) -> dict[str, Any]:
   return note
 
 
-def _read_config(stated: Any, source: str) -> TransformerConfig:
+def read_config(stated: Any, source: str) -> TransformerConfig:
   """The configuration of a note; nothing in it is trusted."""
   if not isinstance(stated, dict):
     raise ValueError(f"{source} is damaged: it has no configuration")
@@ -185,7 +193,7 @@ def _read_config(stated: Any, source: str) -> TransformerConfig:
     for name, value in stated.items()
   }
   for name, value in values.items():
-    fits = name in kinds and _is(value, kinds[name])
+    fits = name in kinds and json_values.is_of(value, kinds[name])
     if not fits or value not in _WORDS.get(name, (value,)):
       raise ValueError(
         f"{source}: {weights.one_line(name)} = {weights.one_line(value)} is "
@@ -197,16 +205,6 @@ def _read_config(stated: Any, source: str) -> TransformerConfig:
     raise ValueError(f"{source} is damaged: {error}") from None
   layout.check_config(config, source)
   return config
-
-
-def _is(value: Any, kind: Any) -> bool:
-  """Whether a value is of an annotated kind (True is no number)."""
-  parts = typing.get_args(kind)
-  if typing.get_origin(kind) is tuple:
-    return isinstance(value, tuple) and all(_is(v, parts[0]) for v in value)
-  if parts:
-    return any(_is(value, part) for part in parts)
-  return type(value) is kind or (kind is float and type(value) is int)
 
 
 def _target(

@@ -90,7 +90,7 @@ def load_params(
     )
   shapes = layout.parameter_shapes(config)
   names = stored_names(shapes, table)
-  _check_names(set(names.values()), set(tensors), source)
+  check_names(set(names.values()), set(tensors), source)
   parts = {
     path: _stored_part(config, path, table, tensors[name], source, name)
     for path, name in names.items()
@@ -156,7 +156,8 @@ def _check_shape(
     )
 
 
-def _check_names(wanted: set[str], found: set[str], source: str) -> None:
+def check_names(wanted: set[str], found: set[str], source: str) -> None:
+  """Refuses a file that lacks tensors or has others."""
   for problem, names in (
     ("lacks", wanted - found),
     ("has unknown", found - wanted),

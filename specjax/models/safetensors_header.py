@@ -27,6 +27,12 @@ _DTYPES = {
   "F16": np.dtype("<f2"),
   "BF16": np.dtype(ml_dtypes.bfloat16),
 }
+# Of maps between vocabularies.
+_INTEGERS = {
+  "I64": np.dtype("<i8"),
+  "I32": np.dtype("<i4"),
+  "BOOL": np.dtype(np.bool_),
+}
 # The format's own limit on the JSON part.
 _MAX_HEADER = 100_000_000
 _MAX_DIMS = 8
@@ -39,7 +45,9 @@ def fits(name: str, patterns: Sequence[str]) -> bool:
 
 
 def read(
-  path: str | os.PathLike[str], ignored: Sequence[str] = ()
+  path: str | os.PathLike[str],
+  ignored: Sequence[str] = (),
+  integers: Sequence[str] = (),
 ) -> dict[str, weights.Stored]:
   """Reads and checks the header; returns the tensors by name.
 
@@ -47,6 +55,7 @@ def read(
     path: the file.
     ignored: patterns of tensors that are left out, whatever their dtype; only
       the range of their bytes is checked.
+    integers: names of tensors that hold I64, I32 or BOOL instead.
 
   Raises:
     ValueError: not a safetensors file, a tensor of another dtype than F32,
@@ -74,7 +83,8 @@ def read(
     if not isinstance(entry, dict):
       raise ValueError(f"{what} has no description")
     if not fits(name, ignored):
-      tensors[name] = _check_tensor(path, entry, start, what)
+      kinds = _INTEGERS if name in integers else _DTYPES
+      tensors[name] = _check_tensor(path, entry, start, what, kinds)
     ranges.append((*_check_range(entry, what), name))
   _check_ranges(ranges, size - start, path.name)
   return tensors
@@ -106,19 +116,23 @@ def _check_range(entry: Mapping[str, Any], what: str) -> tuple[int, int]:
 
 
 def _check_tensor(
-  path: pathlib.Path, entry: Mapping[str, Any], start: int, what: str
+  path: pathlib.Path,
+  entry: Mapping[str, Any],
+  start: int,
+  what: str,
+  kinds: Mapping[str, np.dtype],
 ) -> weights.Stored:
   """The tensor whose description is `entry`, of data from byte `start`."""
   kind: Any = entry.get("dtype")
   shape: Any = entry.get("shape")
-  if not isinstance(kind, str) or kind not in _DTYPES:
+  if not isinstance(kind, str) or kind not in kinds:
     raise ValueError(
       f"{what} has dtype {weights.one_line(kind)}, only "
-      f"{', '.join(_DTYPES)} are read"
+      f"{', '.join(kinds)} are read"
     )
   if not _are_sizes(shape) or not 1 <= len(shape) <= _MAX_DIMS or 0 in shape:
     raise ValueError(f"{what} has the shape {weights.one_line(shape)}")
-  dtype = _DTYPES[kind]
+  dtype = kinds[kind]
   begin, end = _check_range(entry, what)
   if end - begin != math.prod(shape) * dtype.itemsize:
     raise ValueError(

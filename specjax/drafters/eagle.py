@@ -1,0 +1,151 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""EAGLE-1, EAGLE-3 and multi-token prediction (see `models.eagle_heads`).
+
+Axis letters: B batch, T drafted tokens, D width of the head, V vocabulary.
+"""
+
+from flax import struct
+import jax
+import jax.numpy as jnp
+
+from specjax import plans, sharding, types
+from specjax.drafters import branching, rollout
+from specjax.models import eagle_files, eagle_heads
+
+
+def eagle(
+  target: types.Model,
+  heads: str,
+  length: int,
+  tree: tuple = (),
+  nodes: int = 0,
+  width: int = 10,
+  branch: int = 10,
+  beta: float = 1.0,
+  feature_layers: tuple = (),
+) -> "Eagle":
+  """An `Eagle` from a folder with a head.
+
+  Args:
+    target: the model that the head was trained for.
+    heads: a local folder or hf:owner/name@revision, with an EAGLE-3 head in the
+      Hugging Face layout or what `saved_heads.save` wrote.
+    length: depth of the draft.
+    tree: paths or widths of a fixed tree; () is a chain.
+    nodes: of a tree that grows with its certainty; 0 is none.
+    width: nodes that such a tree expands a level.
+    branch: children of each.
+    beta: see `plans.Static`.
+    feature_layers: the target's layers that an EAGLE-3 head reads, from 0; ()
+      is what its config.json says, else the second, the one before the middle
+      and the fourth from the end.
+
+  Raises:
+    ValueError: a head of another target, or damaged, or of a reduced vocabulary
+      without its map.
+    FileNotFoundError: there is no such folder.
+  """
+  head = eagle_files.load(heads, target, tuple(feature_layers))
+  ranks = head.config.draft_vocab or target.num_tokens
+  wanted = branching.plan(length, tree, nodes, width, branch, beta, ranks)
+  return Eagle(head, target, wanted)
+
+
+class State(struct.PyTreeNode):
+  """The head's cache and what it gave for the newest pair.
+
+  The first committed token has no feature and is no pair, so the cache holds
+  one slot less than there are tokens.
+  """
+
+  cache: types.KVCache
+  feature: jax.Array  # [B, D] stands in for the root's feature
+  started: jax.Array  # [B] bool: the first token has passed
+
+
+class Eagle(struct.PyTreeNode):
+  """Drafts chains and trees; reads the target's features as they come.
+
+  Attributes:
+    head: one decoder layer.
+    target: embeds tokens, and its output matrix may be the head's too; shared,
+      not copied.
+    plan: of the draft.
+  """
+
+  head: eagle_heads.EagleHead
+  target: types.Model
+  plan: plans.Plan = struct.field(pytree_node=False)
+
+  @property
+  def feature_layers(self) -> tuple[int, ...]:
+    """What `Output.features` of the target must hold."""
+    return self.head.config.feature_layers
+
+  @property
+  def num_nodes(self) -> int:
+    return self.plan.num_nodes
+
+  @property
+  def max_depth(self) -> int:
+    return self.plan.max_depth
+
+  def init(self, batch: int, capacity: int) -> State:
+    width = self.head.config.layer.embed_dim
+    slots = capacity + plans.places(self.plan)
+    return State(
+      self.head.init_cache(batch, slots),
+      jnp.zeros((batch, width), self.head.dtype),
+      jnp.zeros((batch,), bool),
+    )
+
+  def observe(
+    self, state: State, block: types.Block, view: types.View | None
+  ) -> State:
+    """Reads committed pairs, each token with the feature that predicted it."""
+    del view
+    # A fresh row's first block is its first token alone.
+    count = jnp.where(state.started, block.count, 0)
+    features = self.head.features(block)
+    given, cache = self.head(block.tokens, features, state.cache, self.target)
+    return State(
+      cache.commit(None, count),
+      rollout.newest(state.feature, given, count),
+      state.started | (block.count > 0),
+    )
+
+  def propose(
+    self, state: State, context: types.Context
+  ) -> tuple[types.Draft, State, types.KVCache]:
+    """A draft with its laws; free when no row wants one."""
+    lengths = state.cache.lengths
+
+    def expand(carry, level):
+      cache, kept = carry
+      given, cache = self.head(
+        level.tokens,
+        branching.at_parents(kept, level),
+        # The levels before stand behind the committed pairs.
+        cache.replace(lengths=lengths + level.first - 1),
+        self.target,
+        *level.recent(lengths),
+      )
+      kept = branching.keep(kept, given, level)
+      return self.head.logits(given, self.target), (cache, kept)
+
+    def draw(cache):
+      draft, (cache, _) = branching.draft(
+        self.plan,
+        expand,
+        (cache, branching.places_of(state.feature, self.plan)),
+        self.head.logits(state.feature, self.target),
+        jnp.where(lengths > 0, self.max_depth, 0),
+        context,
+        sharding.rules_of(self.target),
+      )
+      # Drafted pairs stay uncommitted: real features will take their place.
+      return draft, cache.replace(lengths=lengths)
+
+    draft, cache = rollout.when_wanted(draw, state.cache, context)
+    return draft, state.replace(cache=cache), context.cache

@@ -1,0 +1,113 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Medusa: each head guesses one of the tokens that follow (arXiv 2401.10774).
+
+The newest hidden state is the one that predicted the root, so the first head's
+token follows the root. The heads do not see each other's tokens: a draft's law
+is the product of theirs.
+
+Axis letters: B batch, T drafted tokens, K heads, D model width, V vocabulary.
+"""
+
+from flax import struct
+import jax
+import jax.numpy as jnp
+
+from specjax import plans, sharding, types
+from specjax.drafters import branching, rollout
+from specjax.models import heads as heads_lib
+from specjax.models import medusa_files
+
+
+def medusa(
+  target: types.Model,
+  heads: str,
+  length: int | None = None,
+  tree: tuple = (),
+  nodes: int = 0,
+  width: int = 10,
+  branch: int = 10,
+  beta: float = 1.0,
+) -> "Medusa":
+  """A `Medusa` from a folder of heads.
+
+  Args:
+    target: the model that the heads were trained for.
+    heads: a local folder or hf:owner/name@revision, in the layout of
+      FasterDecoding/Medusa, of vLLM, or of `saved_heads.save`.
+    length: depth of the draft; None is one for each head.
+    tree: paths or widths of a fixed tree; () is a chain.
+    nodes: of a tree that grows with its certainty; 0 is none.
+    width: nodes that such a tree expands a level.
+    branch: children of each.
+    beta: see `plans.Static`.
+
+  Raises:
+    ValueError: heads of another target, damaged, or too few for the draft.
+    FileNotFoundError: there is no such folder.
+  """
+  loaded = medusa_files.load(heads, target)
+  depth = loaded.config.num_heads if length is None else length
+  ranks = loaded.config.draft_vocab or target.num_tokens
+  wanted = branching.plan(depth, tree, nodes, width, branch, beta, ranks)
+  return Medusa(loaded, target, wanted)
+
+
+class Medusa(struct.PyTreeNode):
+  """Drafts chains and trees, all heads in one pass.
+
+  Attributes:
+    heads: K of them.
+    target: its output matrix may be the heads' too; shared, not copied.
+    plan: of the draft, at most K deep.
+  """
+
+  heads: heads_lib.MedusaHeads
+  target: types.Model
+  plan: plans.Plan = struct.field(pytree_node=False)
+
+  def __post_init__(self):
+    branching.check_depth(
+      self.plan, self.heads.config.num_heads, "Medusa heads"
+    )
+
+  @property
+  def num_nodes(self) -> int:
+    return self.plan.num_nodes
+
+  @property
+  def max_depth(self) -> int:
+    return self.plan.max_depth
+
+  def init(self, batch: int, capacity: int) -> jax.Array:
+    """[B, D] the hidden state that predicted the newest token."""
+    del capacity
+    width = self.heads.config.embed_dim
+    return jnp.zeros((batch, width), self.heads.dtype)
+
+  def observe(
+    self, state: jax.Array, block: types.Block, view: types.View | None
+  ) -> jax.Array:
+    del view
+    return rollout.newest(state, block.hidden, block.count)
+
+  def propose(
+    self, state: jax.Array, context: types.Context
+  ) -> tuple[types.Draft, jax.Array, types.KVCache]:
+    """A draft with its laws; free when no row wants one."""
+
+    def draw(state):
+      logits = self.heads(state, self.target)
+      draft, _ = branching.draft(
+        self.plan,
+        branching.parallel(logits),
+        jnp.int32(1),
+        logits[:, 0],
+        jnp.full_like(context.lengths, self.max_depth),
+        context,
+        sharding.rules_of(self.target),
+      )
+      return draft, state
+
+    draft, state = rollout.when_wanted(draw, state, context)
+    return draft, state, context.cache

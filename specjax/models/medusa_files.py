@@ -1,0 +1,137 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Medusa heads as others publish them.
+
+FasterDecoding/Medusa   config.json with medusa_num_heads and
+                        medusa_num_layers, medusa_lm_head.safetensors
+vLLM                    config.json with model_type medusa, model.safetensors;
+                        with original_lm_head the target's output matrix
+                        stands at the end of every head
+"""
+
+import os
+from typing import Any
+
+from specjax import types
+from specjax.models import (
+  head_files,
+  heads,
+  huggingface,
+  json_values,
+  saved_heads,
+)
+from specjax.models.head_files import Folder, Path
+
+_PREFIX = "medusa_heads."
+_MAP, _SHARED = "token_map", "lm_head.weight"
+
+
+def load(
+  name: str | os.PathLike[str], target: types.Model
+) -> heads.MedusaHeads:
+  """Reads heads in one of the layouts above, or in ours.
+
+  Args:
+    name: a local folder or hf:owner/name@revision.
+    target: the model that they were trained for.
+
+  Raises:
+    FileNotFoundError: there is no such folder, or a file is missing.
+    ValueError: no such heads, of another target, or damaged.
+  """
+  folder = head_files.open_folder(name)
+  if saved_heads.is_own(folder):
+    return saved_heads.load(folder, target, heads.MedusaHeads)
+  if "medusa_num_heads" in folder.raw:
+    return _load_original(folder, target)
+  if folder.raw.get("model_type") == "medusa":
+    return _load_vllm(folder, target)
+  raise ValueError(
+    f"{folder.name}: config.json is not that of Medusa heads, which has "
+    "medusa_num_heads or model_type medusa: name another folder"
+  )
+
+
+def _load_original(folder: Folder, target: types.Model) -> heads.MedusaHeads:
+  number = json_values.read(folder.raw, "medusa_num_heads", int, least=1)
+  depth = json_values.read(folder.raw, "medusa_num_layers", int, least=0)
+  tensors = folder.tensors(huggingface.MEDUSA)
+  _check_count(number, depth, len(tensors), folder)
+  names: dict[Path, str] = {}
+  for i in range(number):
+    for j in range(depth):
+      for leaf, word in (("kernel", "weight"), ("bias", "bias")):
+        path = (f"head_{i}", f"block_{j}", "linear", leaf)
+        names[path] = f"{i}.{j}.linear.{word}"
+    names[f"head_{i}", "output", "kernel"] = f"{i}.{depth}.weight"
+  # The file alone knows the sizes.
+  size, width = _matrix(tensors, f"0.{depth}.weight", folder)
+  config = heads.MedusaConfig(number, depth, width, size)
+  return _finish(config, tensors, names, None, folder, target)
+
+
+def _load_vllm(folder: Folder, target: types.Model) -> heads.MedusaHeads:
+  read = lambda *entry, **rest: json_values.read(folder.raw, *entry, **rest)
+  number = read("num_heads", int, least=1)
+  depth = read("num_hidden_layers", int, least=0)
+  width = read("hidden_size", int, least=1)
+  vocab = read("vocab_size", int, least=1)
+  size = read("truncated_vocab_size", int, vocab, least=1)
+  shared = read("original_lm_head", bool, False)
+  tensors = {
+    name.removeprefix(_PREFIX): stored
+    for name, stored in folder.tensors(integers=(_MAP, _PREFIX + _MAP)).items()
+  }
+  _check_count(number, depth, len(tensors), folder)
+  names: dict[Path, str] = {}
+  for i in range(number):
+    for j in range(depth):
+      path, name = (
+        (f"head_{i}", f"block_{j}", "linear"),
+        f"blocks.{i}.layers.{j}",
+      )
+      names[(*path, "kernel")] = f"{name}.weight"
+      if read("medusa_fc_bias", bool, False):
+        names[(*path, "bias")] = f"{name}.bias"
+    if not shared:
+      names[f"head_{i}", "output", "kernel"] = f"lm_heads.{i}.weight"
+  mapped = tensors.pop(_MAP, None)
+  if shared:
+    tensors.pop(_SHARED, None)  # A copy of the target's.
+  ids = None
+  if mapped is not None:
+    ids = head_files.read_integers(mapped, f"{folder.name}: tensor {_MAP}")
+  config = heads.MedusaConfig(number, depth, width, None if shared else size)
+  return _finish(config, tensors, names, ids, folder, target)
+
+
+def _finish(
+  config: heads.MedusaConfig,
+  tensors: Any,
+  names: dict[Path, str],
+  ids: Any,
+  folder: Folder,
+  target: types.Model,
+) -> heads.MedusaHeads:
+  head_files.check_width(config.embed_dim, target, folder)
+  columns = None
+  if config.draft_vocab is not None:
+    columns = head_files.columns(target, config.draft_vocab, ids, folder)
+  head = head_files.read_head(
+    heads.MedusaHeads, config, tensors, names, folder, target
+  )
+  return head.replace(columns=columns)
+
+
+def _check_count(number: int, depth: int, tensors: int, folder: Folder) -> None:
+  if number * (depth + 1) > 2 * tensors:
+    raise ValueError(
+      f"{folder.name}: {tensors} tensors are too few for {number} heads of "
+      f"{depth} layers: fetch the file again"
+    )
+
+
+def _matrix(tensors: Any, name: str, folder: Folder) -> tuple[int, int]:
+  if name not in tensors or len(tensors[name].shape) != 2:
+    raise ValueError(f"{folder.name} lacks the matrix '{name}'")
+  return tensors[name].shape

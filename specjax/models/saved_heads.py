@@ -1,0 +1,151 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Our own folders of draft heads: every kind of head, as it is.
+
+config.json names the kind of head and holds its configuration; tensors have the
+names of their parameters, with matrices as [outputs, inputs] like everywhere.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import json
+import os
+import pathlib
+import typing
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from specjax import types
+from specjax.models import head_files, heads, json_values, orbax, weights
+from specjax.models.head_files import Folder
+from specjax.models.transformer import TransformerConfig
+
+_Head = TypeVar("_Head", bound=heads.Head)
+_KIND, _COLUMNS = "specjax_head", "columns"
+# Fields that say how many modules a network has.
+_COUNTS = ("num_heads", "num_layers")
+
+
+def save(head: heads.Head, path: str | os.PathLike[str]) -> None:
+  """Saves a head in our own layout, which `load` reads.
+
+  Raises:
+    ValueError: the folder exists.
+  """
+  from safetensors import flax as safetensors
+
+  path = pathlib.Path(path)
+  if path.exists():
+    raise ValueError(f"{path} exists already: name a new folder")
+  leaves, _ = jax.tree_util.tree_flatten_with_path(head.params)
+  tensors = {
+    ".".join(key.key for key in keys): leaf.T
+    if keys[-1].key == "kernel"
+    else leaf
+    for keys, leaf in leaves
+  }
+  if head.columns is not None:
+    tensors[_COLUMNS] = head.columns
+  raw = {_KIND: type(head).__name__, **dataclasses.asdict(head.config)}
+  path.mkdir(parents=True)
+  safetensors.save_file(tensors, str(path / head_files.SINGLE))
+  # The last: a folder without it is not read.
+  (path / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
+
+
+def is_own(folder: Folder) -> bool:
+  """Whether `save` wrote it."""
+  return _KIND in folder.raw
+
+
+def load(
+  name: str | os.PathLike[str] | Folder, target: types.Model, kind: type[_Head]
+) -> _Head:
+  """A head that `save` wrote.
+
+  Raises:
+    FileNotFoundError: see `head_files.open_folder`.
+    ValueError: a head of another kind or target, or damaged.
+  """
+  folder = name if isinstance(name, Folder) else head_files.open_folder(name)
+  found = folder.raw.get(_KIND)
+  if found != kind.__name__:
+    raise ValueError(
+      f"{folder.name} holds {weights.one_line(found or 'no head of specjax')}, "
+      f"{kind.__name__} was expected: name another folder or drafter"
+    )
+  raw = {key: value for key, value in folder.raw.items() if key != _KIND}
+  config = _read_config(typing.get_type_hints(kind)["config"], raw, folder)
+  head_files.check_width(_width(config), target, folder)
+  tensors = folder.tensors(integers=(_COLUMNS,))
+  mapped = tensors.pop(_COLUMNS, None)
+  _check_sizes(config, len(tensors), folder)
+  shapes = jax.eval_shape(lambda: kind.init(config, jax.random.key(0)).params)
+  paths, _ = jax.tree_util.tree_flatten_with_path(shapes)
+  names = {
+    tuple(key.key for key in keys): ".".join(key.key for key in keys)
+    for keys, _ in paths
+  }
+  head = head_files.read_head(kind, config, tensors, names, folder, target)
+  return head.replace(columns=_own_columns(config, mapped, target, folder))
+
+
+def _own_columns(config, mapped, target, folder):
+  if config.draft_vocab is None:
+    return None
+  if mapped is None:
+    return head_files.columns(target, config.draft_vocab, None, folder)
+  found = head_files.read_integers(mapped, f"{folder.name}: tensor {_COLUMNS}")
+  ids = np.flatnonzero(found >= 0)
+  fits = len(found) == target.vocab_size and len(ids) > 0
+  if not fits or found.max() >= config.draft_vocab:
+    raise ValueError(
+      f"{folder.name}: the map of its vocabulary is not the target's: use "
+      "heads that were trained for it"
+    )
+  return jnp.asarray(found, jnp.int32)
+
+
+def _width(config: Any) -> int:
+  inner = getattr(config, "layer", getattr(config, "layers", config))
+  return inner.embed_dim
+
+
+def _read_config(kind: Any, raw: Mapping[str, Any], folder: Folder) -> Any:
+  """The configuration of a config.json; nothing in it is trusted."""
+  fields = {}
+  hints = typing.get_type_hints(kind)
+  for name, value in raw.items():
+    wanted = hints.get(name)
+    if wanted is TransformerConfig:
+      value = orbax.read_config(value, folder.name)
+    value = tuple(value) if isinstance(value, list) else value
+    if wanted is None or not json_values.is_of(value, wanted):
+      raise ValueError(
+        f"{folder.name}: {weights.one_line(name)} = {weights.one_line(value)} "
+        "is not part of a head's configuration"
+      )
+    fields[name] = value
+  try:
+    return kind(**fields)
+  except TypeError as error:  # It names what is missing.
+    raise ValueError(f"{folder.name} is damaged: {error}") from None
+
+
+def _check_sizes(config: Any, tensors: int, folder: Folder) -> None:
+  """Refuses sizes below 1, and more modules than tensors, before building."""
+  for field in dataclasses.fields(config):
+    value = getattr(config, field.name)
+    if dataclasses.is_dataclass(value):
+      _check_sizes(value, tensors, folder)
+    elif type(value) is int:
+      most = tensors if field.name in _COUNTS else 1 << 31
+      least = 0 if field.name == "num_layers" else 1
+      if not least <= value <= most:
+        raise ValueError(
+          f"{folder.name}: {field.name} is {value}, with {tensors} tensors it "
+          f"must be {least} to {most}"
+        )
