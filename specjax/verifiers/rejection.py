@@ -11,49 +11,22 @@ Axis letters: B batch, T drafted tokens, V vocabulary.
 
 import dataclasses
 
-from flax import struct
 import jax
 import jax.numpy as jnp
 
 from specjax import sampling, tree, types
-from specjax import streams as streams_lib
-
-
-class Uniforms(struct.PyTreeNode):
-  """Numbers of one round; none is used twice."""
-
-  accept: jax.Array  # [B, T]
-  residual: jax.Array  # [B]
+from specjax.verifiers import ratio
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Rejection:
+class Rejection(ratio.RatioRule):
   """Lossless on chains; needs the draft's laws, or takes tokens as given."""
 
-  lossless = True
   chain_only = True
 
-  def noise(
-    self, streams: streams_lib.Streams, vocab: int
-  ) -> streams_lib.Noise:
-    """Noise of its own: an accept test must not know what drew the token."""
-    return streams_lib.Noise(streams, vocab, shared=False)
-
-  def draw(
-    self, streams: streams_lib.Streams, lengths: jax.Array, draft: types.Draft
-  ) -> Uniforms:
-    slots = jnp.broadcast_to(
-      jnp.arange(draft.tokens.shape[1]), draft.tokens.shape
-    )
-    positions = lengths[:, None] + slots
-    return Uniforms(
-      streams.uniform(streams_lib.ACCEPT, positions, slots),
-      streams.uniform(streams_lib.RESIDUAL, lengths, jnp.zeros_like(lengths)),
-    )
-
   def verify(
-    self, log_p: jax.Array, draft: types.Draft, uniforms: Uniforms
+    self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
     """See `types.Verifier`."""
     vocab = log_p.shape[-1]
@@ -66,15 +39,12 @@ class Rejection:
     # An equality would accept u = 0 with p = 0.
     hits = (uniforms.accept * q_x < p_x) & tree.valid_nodes(draft)
     leaf = jnp.sum(jnp.cumprod(hits, axis=1), axis=1)
-    p = jnp.exp(_row(log_p, leaf))
+    p = jnp.exp(ratio.row(log_p, leaf))
     # A row whose drafts were all kept draws from p: nothing is taken away.
     padded = jnp.pad(log_q, ((0, 0), (0, 1), (0, 0)), constant_values=-jnp.inf)
-    q = jnp.where((leaf < draft.count)[:, None], jnp.exp(_row(padded, leaf)), 0)
+    q = jnp.where(
+      (leaf < draft.count)[:, None], jnp.exp(ratio.row(padded, leaf)), 0
+    )
     mass = sampling.residual(p, q)
     token = sampling.inverse_cdf(mass, uniforms.residual.astype(log_p.dtype))
     return tree.accept(draft, leaf, token)
-
-
-def _row(x: jax.Array, slot: jax.Array) -> jax.Array:
-  """[B, W, V] at slot [B]."""
-  return jnp.take_along_axis(x, slot[:, None, None], axis=1)[:, 0]
