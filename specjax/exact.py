@@ -9,6 +9,7 @@ which the emitted tokens stay the same, each with its volume.
 
 `cells.py` finds the cells of rules that compare uniforms with something. A rule
 that adds noise to log-probabilities runs races, whose law `races.py` finds.
+`drafts.py` lists the drafts, of chains and trees.
 
 Rounds are chained: a round's law depends on the emitted prefix and the draft
 length alone, provided that no random number serves two rounds. For uniforms
@@ -18,41 +19,23 @@ position does serve several rounds, and drafts may even be made from it; there
 its prefix and its own position's noise, so that the positions, whatever rounds
 they fall in, are independent.
 
-Axis letters: N rows, K draft length, V vocabulary, C cells.
+Axis letters: N rows, T nodes, W = T + 1 slots, V vocabulary, C cells.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import dataclasses
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from specjax import tree, types
+from specjax import types
 from specjax.laws import cells, enumeration, races
+from specjax.laws import drafts as drafts_lib
 
-# Prefixes [N, n] to log-probabilities [N, V] of the token that follows.
-Conditional = Callable[[np.ndarray], np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Drafts:
-  """How the tokens of a chain come about and what the rule is told of it.
-
-  Attributes:
-    drawn: the law each token is really drawn from, given its prefix.
-    reported: the law in `Draft.log_q`; None reports nothing, which means that
-      the tokens are taken as given. Honest drafts report what they drew from.
-  """
-
-  drawn: Conditional
-  reported: Conditional | None
-
-
-def honest(drawn: Conditional) -> Drafts:
-  """Drafts that report the law that they were drawn from."""
-  return Drafts(drawn, drawn)
+Conditional = drafts_lib.Conditional
+Drafts = drafts_lib.Drafts
+honest = drafts_lib.honest
 
 
 def law(
@@ -61,6 +44,7 @@ def law(
   drafts: Drafts,
   lengths: Sequence[int],
   tokens: int,
+  parents: Sequence[int] | None = None,
 ) -> np.ndarray:
   """Law of the first `tokens` tokens that decoding emits, [V] * tokens.
 
@@ -70,29 +54,33 @@ def law(
     verifier: the rule; its real `draw` and `verify` are run.
     target: the law that a lossless rule keeps.
     drafts: what proposes.
-    lengths: draft length of each round, repeated from the start when they run
-      out. Blocks are as wide as the longest; tokens past a length are garbage.
-    tokens: how many to look at; cost grows as V ** (tokens + max(lengths)).
+    lengths: depth of the draft of each round, repeated from the start when they
+      run out. What is deeper is garbage.
+    tokens: how many to look at; cost grows as V ** (tokens + nodes).
+    parents: slots of the nodes' parents, breadth first, one tree for all
+      rounds; None is a chain of the greatest length.
 
   Raises:
     ValueError: the cells do not describe `verify`: it is not piecewise constant
       in its uniforms, or its tokens depend on more than their own noise.
   """
+  parents = range(max(lengths)) if parents is None else parents
+  vocab = target(np.zeros((1, 0), int)).shape[-1]
   with jax.enable_x64(True):
-    vocab = target(np.zeros((1, 0), int)).shape[-1]
-    rows = _rows(target, drafts, sorted(set(lengths)), max(lengths), tokens)
-    moves = _moves(verifier, target, rows, vocab, tokens)
-    reached = [np.zeros(vocab**n) for n in range(tokens + 1)]
-    reached[0][0] = 1
-    # A round emits at least one token.
-    for count in itertools.islice(itertools.cycle(lengths), tokens):
-      after = [np.zeros_like(mass) for mass in reached]
-      after[tokens] += reached[tokens]
-      for move in moves:
-        if move.count == count:
-          mass = reached[move.before][move.source] * move.weight
-          np.add.at(after[move.after], move.goal, mass)
-      reached = after
+    moves = {
+      length: _moves(verifier, target, drafts, parents, length, tokens)
+      for length in sorted(set(lengths))
+    }
+  reached = [np.zeros(vocab**n) for n in range(tokens + 1)]
+  reached[0][0] = 1
+  # A round emits at least one token.
+  for length in itertools.islice(itertools.cycle(lengths), tokens):
+    after = [np.zeros_like(mass) for mass in reached]
+    after[tokens] += reached[tokens]
+    for move in moves[length]:
+      mass = reached[move.before][move.source] * move.weight
+      np.add.at(after[move.after], move.goal, mass)
+    reached = after
   return reached[tokens].reshape((vocab,) * tokens)
 
 
@@ -101,9 +89,38 @@ def joint(target: Conditional, tokens: int) -> np.ndarray:
   vocab = target(np.zeros((1, 0), int)).shape[-1]
   mass = np.ones(())
   for n in range(tokens):
-    step = np.exp(target(_sequences(vocab, n)), dtype=np.float64)
+    step = np.exp(target(drafts_lib.sequences(vocab, n)), dtype=np.float64)
     mass = mass[..., None] * step.reshape((vocab,) * (n + 1))
   return mass
+
+
+def expected_accepted(
+  verifier: types.Verifier,
+  target: Conditional,
+  drafts: Drafts,
+  length: int,
+  parents: Sequence[int] | None = None,
+) -> float:
+  """Mean of the drafted tokens that the first round keeps.
+
+  Args:
+    verifier: a rule that compares uniforms.
+    target, drafts, parents: as of `law`.
+    length: depth of the draft.
+
+  Raises:
+    ValueError: a race, where it depends on how drafts use the noise.
+  """
+  parents = range(length) if parents is None else parents
+  start = np.zeros((1, 0), int)
+  with jax.enable_x64(True):
+    rows = drafts_lib.enumerate_all(target, drafts, parents, length, start)
+    draw = enumeration.read_draw(verifier, rows.draft)
+    if draw.is_race:
+      raise ValueError("what a race keeps depends on its drafter's noise")
+    owner, volume, emitted = _cells(verifier, draw, rows)
+  kept = (emitted < rows.log_p.shape[-1]).sum(axis=1) - 1
+  return float(np.sum(rows.weight[owner] * volume * kept))
 
 
 def total_variation(a: np.ndarray, b: np.ndarray) -> float:
@@ -112,22 +129,9 @@ def total_variation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Rows:
-  """Every draft of every length behind every prefix, if it can be drawn."""
-
-  before: np.ndarray  # [N] tokens of the prefix
-  source: np.ndarray  # [N] the prefix, as a number in base V
-  count: np.ndarray  # [N] draft length
-  weight: np.ndarray  # [N] probability of the draft
-  log_p: jax.Array  # [N, K + 1, V]
-  draft: types.Draft
-
-
-@dataclasses.dataclass(frozen=True)
 class _Move:
-  """What a round with `count` drafts does to prefixes of `before` tokens."""
+  """What a round does to prefixes of `before` tokens."""
 
-  count: int
   before: int
   after: int
   source: np.ndarray  # [C]
@@ -135,78 +139,69 @@ class _Move:
   weight: np.ndarray  # [C]
 
 
-def _sequences(vocab: int, n: int) -> np.ndarray:
-  """All [V ** n, n] sequences, in the order of their numbers in base V."""
-  return np.indices((vocab,) * n).reshape(n, vocab**n).T
-
-
-def _rows(target, drafts, counts, width, tokens):
-  """Drafted tokens past a length are all garbage there is, equally likely."""
-  groups = []
+def _moves(verifier, target, drafts, parents, length, tokens):
+  """Cells as moves, one for each (before, after)."""
   vocab = target(np.zeros((1, 0), int)).shape[-1]
-  for n in range(tokens):
-    prefix = np.repeat(_sequences(vocab, n), vocab**width, axis=0)
-    chain = np.tile(_sequences(vocab, width), (vocab**n, 1))
-    seen = [np.concatenate([prefix, chain[:, :i]], 1) for i in range(width + 1)]
-    log_p = np.stack([target(x) for x in seen], axis=1)
-    log_q = np.zeros((len(chain), width, vocab))
-    if drafts.reported is not None and width:
-      log_q = np.stack([drafts.reported(x) for x in seen[:width]], axis=1)
-    drawn = np.ones((len(chain), width))
-    for i in range(width):
-      law = np.exp(drafts.drawn(seen[i]), dtype=np.float64)
-      drawn[:, i] = np.take_along_axis(law, chain[:, i : i + 1], axis=1)[:, 0]
-    source = np.arange(vocab**n).repeat(vocab**width)
-    for count in counts:
-      weight = drawn[:, :count].prod(1) * float(vocab) ** (count - width)
-      rest = np.full(len(chain), n), source, np.full(len(chain), count)
-      group = *rest, weight, log_p, chain, log_q
-      groups.append([x[weight > 0] for x in group])
-  *rest, log_p, chain, log_q = (np.concatenate(x) for x in zip(*groups))
-  log_q = None if drafts.reported is None else jnp.asarray(log_q)
-  chain = jnp.asarray(chain, jnp.int32)
-  draft = tree.chain(chain, jnp.asarray(rest[2], jnp.int32), log_q)
-  before, source, count, weight = rest
-  return _Rows(before, source, count, weight, jnp.asarray(log_p), draft)
-
-
-def _moves(verifier, target, rows, vocab, tokens):
-  """Cells as moves, one for each (count, before, after)."""
+  prefixes = [drafts_lib.sequences(vocab, n) for n in range(tokens)]
+  groups = [
+    drafts_lib.enumerate_all(target, drafts, parents, length, prefix)
+    for prefix in prefixes
+  ]
+  rows = drafts_lib.merge(groups)
+  before = np.arange(tokens).repeat([len(group.source) for group in groups])
   draw = enumeration.read_draw(verifier, rows.draft)
   if draw.is_race:
-    owner, weight, emitted = _races(verifier, target, rows, vocab)
+    owner, weight, emitted = _races(verifier, target, rows, before, prefixes)
   else:
-    cell = cells.split(verifier, draw, rows.log_p, rows.draft)
-    owner, weight, emitted = cell
-  before, count = rows.before[owner], rows.count[owner]
-  weight = weight * rows.weight[owner]
+    owner, weight, emitted = _cells(verifier, draw, rows)
+  before, weight = before[owner], weight * rows.weight[owner]
   after = np.minimum(before + (emitted < vocab).sum(axis=1), tokens)
   moves = []
-  for c, n, m in np.unique(np.stack([count, before, after]), axis=1).T.tolist():
-    at = (count == c) & (before == n) & (after == m)
+  for n, m in np.unique(np.stack([before, after]), axis=1).T.tolist():
+    at = (before == n) & (after == m)
     source = goal = rows.source[owner[at]]
     for i in range(m - n):
       goal = goal * vocab + emitted[at, i]
-    moves.append(_Move(c, n, m, source, goal, weight[at]))
+    moves.append(_Move(n, m, source, goal, weight[at]))
   return moves
 
 
-def _races(verifier, target, rows, vocab):
+def _cells(verifier, draw, rows):
+  """Row, volume and emitted tokens of each cell; equal rows are split once."""
+  data = rows.log_p, rows.draft
+  flat = [x.reshape(len(x), -1) for x in jax.tree.leaves(data)]
+  _, first, same = np.unique(
+    np.concatenate(flat, axis=1), axis=0, return_index=True, return_inverse=True
+  )
+  own, volume, outcome = cells.split(
+    enumeration.Outcome(verifier, draw),
+    jax.tree.map(lambda x: x[first], data),
+    max(draw.size, 1),
+  )
+  ends = np.cumsum(np.bincount(own, minlength=len(first)))
+  members = np.split(np.argsort(own, kind="stable"), ends[:-1])
+  found = [members[i] for i in same]
+  owner = np.arange(len(same)).repeat([len(x) for x in found])
+  cell = np.concatenate(found)
+  # The other half of an outcome are the kept slots.
+  return owner, volume[cell], outcome[cell, : outcome.shape[1] // 2]
+
+
+def _races(verifier, target, rows, before, prefixes):
   """A race emits what single draws do, so a round may stop after one token."""
-  lookup = {n: _sequences(vocab, n) for n in np.unique(rows.before)}
+  vocab = rows.log_p.shape[-1]
 
   def follow(owner, tokens):
     laws = np.empty((len(owner), vocab))
-    for n, prefixes in lookup.items():
-      at = rows.before[owner] == n
-      prefix = prefixes[rows.source[owner[at]]]
-      laws[at] = target(np.concatenate([prefix, tokens[at]], axis=1))
+    for n, prefix in enumerate(prefixes):
+      at = before[owner] == n
+      known = prefix[rows.source[owner[at]]]
+      laws[at] = target(np.concatenate([known, tokens[at]], axis=1))
     return laws
 
   races.check_paths(verifier, rows.log_p, rows.draft, follow)
-  prefixes = lookup.values()
   won = races.law(verifier, np.concatenate([target(x) for x in prefixes]))
-  first = dict(zip(lookup, np.cumsum([0, *map(len, prefixes)])))
-  at = np.array([first[n] for n in rows.before]) + rows.source
+  first = np.cumsum([0, *map(len, prefixes)])
+  at = first[before] + rows.source
   owner, token = np.indices((len(at), vocab)).reshape(2, -1)
   return owner, won[at].ravel(), token[:, None]

@@ -8,8 +8,9 @@
 With a list or file of prompts every method answers all of them, and DIR gets
 results.jsonl, summary.json and what they depend on (config.json, inputs.json);
 the same command continues a run that was stopped. A config with a `sweep` does
-so for each of its settings and adds sweep.csv. DIR may be on a disk or in a
-store (gs://BUCKET/FOLDER, s3://, az://). With
+so for each of its settings and adds sweep.csv. A config of proofs, which is
+configs/exactness.py, writes exactness.json. DIR may be on a disk or in a store
+(gs://BUCKET/FOLDER, s3://, az://). With
 `--config.prompts="text"` the one answer is printed as it grows and nothing is
 written: --method and --mark are for this, --workdir and --overwrite for a
 comparison. A mistake is one line and exit status 2.
@@ -21,7 +22,7 @@ import sys
 import traceback
 from typing import Any
 
-from specjax.bench import configuration, spelling
+from specjax.bench import configuration, proof_schema, spelling
 
 _USAGE = "python -m specjax.run --config=FILE.py --workdir=DIR"
 _STOPPED = "stopped: the same command continues the run"
@@ -77,6 +78,13 @@ def run(argv: Sequence[str]) -> None:
   """
   flags, overrides = parse(argv)
   config = configuration.read(flags.config, overrides)
+  if proof_schema.is_given(config):
+    _refuse_idle(flags, inline=False)
+    _need_workdir(flags)
+    from specjax.bench import exactness
+
+    exactness.run(config, flags.workdir, overwrite=flags.overwrite)
+    return
   # What has been wrong so far costs no import of the libraries below.
   from specjax.bench import build
 
@@ -92,8 +100,7 @@ def run(argv: Sequence[str]) -> None:
 
     answering.answer(config, flags.method, mark=flags.mark)
     return
-  if not flags.workdir:
-    raise ValueError(f"no workdir: add --workdir=DIR ({_USAGE})")
+  _need_workdir(flags)
   from specjax.bench import comparison, sweep
 
   runner = sweep.run if config.sweep else comparison.compare
@@ -154,6 +161,11 @@ def _refuse_idle(flags: argparse.Namespace, inline: bool) -> None:
   for name in idle:
     if getattr(flags, name):
       raise ValueError(f"--{name} does nothing with {kind}: remove it")
+
+
+def _need_workdir(flags: argparse.Namespace) -> None:
+  if not flags.workdir:
+    raise ValueError(f"no workdir: add --workdir=DIR ({_USAGE})")
 
 
 def _check_method(name: str | None, config: Any) -> None:

@@ -15,7 +15,6 @@ import pytest
 from specjax import decode, exact, policy, streams, tree, types
 from specjax import sampling as sampling_lib
 from specjax.drafters import draft_model
-from specjax.laws import cells, enumeration
 from specjax.verifiers import coupled, rejection
 from tests import reference, tables, toys
 
@@ -120,19 +119,8 @@ class LawTest(parameterized.TestCase):
 
 def _acceptance(target, drawn, reported):
   """Probability that one drafted token is kept by the rejection rule."""
-  start = np.zeros((1, 0), int)
-  q = np.exp(drawn(start))[0]
-  vocab = len(q)
-  with jax.enable_x64(True):
-    chain = jnp.arange(vocab)[:, None]
-    log_q = jnp.asarray(reported(start)).repeat(vocab, 0)[:, None]
-    draft = tree.chain(chain, jnp.ones((vocab,), int), log_q)
-    rule = rejection.Rejection()
-    draw = enumeration.read_draw(rule, draft)
-    log_p = jnp.asarray(target(start))[:, None].repeat(vocab, 0).repeat(2, 1)
-    row, volume, emitted = cells.split(rule, draw, log_p, draft)
-  kept = emitted[:, 1] < vocab
-  return float(np.sum(q[row] * volume * kept))
+  drafts = exact.Drafts(drawn, reported)
+  return exact.expected_accepted(rejection.Rejection(), target, drafts, 1)
 
 
 class NoiseTest(parameterized.TestCase):

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from specjax import exact, sampling, streams, tree
-from specjax.verifiers import coupled, rejection
+from specjax.verifiers import coupled, ratio, rejection
 from tests import tables
 
 TARGET = tables.softmax(tables.logits(1))
@@ -48,10 +48,9 @@ STRUCTURAL = {
   ),
   "inverted_ratio": ("accept * q_x < p_x", "accept * p_x < q_x"),
   "probability_is_enough": ("accept * q_x < p_x", "accept < p_x"),
-  "next_slot": ("p = jnp.exp(_row(log_p, leaf))", "p = jnp.exp(log_p[:, -1])"),
-  "one_number_for_both": (
-    "streams_lib.RESIDUAL, lengths",
-    "streams_lib.ACCEPT, lengths",
+  "next_slot": (
+    "p = jnp.exp(ratio.row(log_p, leaf))",
+    "p = jnp.exp(log_p[:, -1])",
   ),
 }
 # Biases of rounding size: small, but a right rule has none.
@@ -120,6 +119,15 @@ def distance(verifier, target=TARGET, drafts=DRAFTS):
   return exact.total_variation(law, exact.joint(TARGET, TOKENS))
 
 
+def redrawn(*replacement):
+  """Rejection with another draw of its numbers."""
+
+  class Redrawn(mutate(ratio, replacement).RatioRule, rejection.Rejection):
+    pass
+
+  return Redrawn()
+
+
 class RejectionMutantsTest(parameterized.TestCase):
   def test_the_right_rule_passes(self):
     self.assertLess(distance(rejection.Rejection()), 1e-12)
@@ -129,6 +137,12 @@ class RejectionMutantsTest(parameterized.TestCase):
   @parameterized.parameters(*STRUCTURAL)
   def test_structural(self, name):
     rule = mutate(rejection, STRUCTURAL[name]).Rejection()
+    self.assertGreater(distance(rule), 1e-3)
+
+  def test_one_number_for_both(self):
+    rule = redrawn(
+      "streams_lib.RESIDUAL, lengths", "streams_lib.ACCEPT, lengths"
+    )
     self.assertGreater(distance(rule), 1e-3)
 
   @parameterized.parameters(*NUMERICAL)
@@ -241,10 +255,7 @@ class StreamMutantsTest(parameterized.TestCase):
     self.assertLess(largest_z(first_tokens(rule, batch)), 4.3)
 
   def test_accept_test_knows_what_drew_the_token(self):
-    place = "streams.uniform(streams_lib.ACCEPT"
-    rule = mutate(
-      rejection, (place, "streams.uniform(streams_lib.DRAFT")
-    ).Rejection()
+    rule = redrawn("streams_lib.ACCEPT,", "streams_lib.DRAFT,")
     self.assertGreater(largest_z(first_tokens(rule)), 10)
 
   def test_shortest_row_cuts_the_others_and_draws_anew(self):

@@ -15,8 +15,8 @@ from experiments.plugins import bigram, matching
 from specjax import sampling, testing, tree
 from specjax import streams as streams_lib
 from specjax.drafters import draft_model, rollout
-from specjax.testing import rules, table
-from specjax.verifiers import coupled, rejection
+from specjax.testing import laws, rules, table
+from specjax.verifiers import coupled, multi_candidate, rejection
 from tests import toys
 
 # Two tokens or more span two rounds of one draft.
@@ -30,13 +30,36 @@ class RightRulesTest(parameterized.TestCase):
     (matching.Matching(), rules.ROUNDS),
   )
   def test_passes(self, rule, rounds):
-    found = testing.check_exact(rule, rounds=rounds)
+    found = testing.check_exact(rule, rounds=rounds, trees=())
     self.assertLen(found, 10 * len(rounds))
     self.assertLess(max(found.values()), 1e-12)
+
+  @parameterized.parameters(
+    (coupled.Coupled(), tuple(laws.KINDS)),
+    (multi_candidate.MultiCandidate(), ("mixed", "as given")),
+    (multi_candidate.KSeq(), ("independent",)),
+  )
+  def test_passes_on_trees(self, rule, kinds):
+    trees = rules.TREES[:1]
+    found = testing.check_exact(rule, rounds=(), trees=trees, kinds=kinds)
+    self.assertLen(found, 3 * len(kinds))
+    self.assertLess(max(found.values()), 1e-12)
+
+  def test_kinds_that_a_rule_is_not_made_for_are_found(self):
+    with self.assertRaisesRegex(
+      AssertionError, "KSeq: total variation .* mixed siblings, parents .0, 0."
+    ):
+      testing.check_exact(
+        multi_candidate.KSeq(),
+        rounds=(),
+        trees=rules.TREES[:1],
+        kinds=("mixed",),
+      )
 
   @parameterized.parameters(rejection.Rejection(), coupled.Coupled())
   @pytest.mark.slow
   def test_passes_on_more_rounds_and_words(self, rule):
+    """On trees too, where the rule takes them."""
     self.assertLess(max(testing.check_exact(rule, vocab=4).values()), 1e-12)
 
   def test_a_rule_that_claims_nothing_is_refused(self):
@@ -58,11 +81,12 @@ class Best(matching.Matching):
     return super().verify(log_p, draft, uniforms * 0)
 
 
-class Folded(matching.Matching):
-  """Has one outcome on two intervals of a number."""
+class Diagonal(matching.Matching):
+  """Compares a sum of two numbers: its outcomes hold on no boxes."""
 
   def verify(self, log_p, draft, uniforms):
-    return super().verify(log_p, draft, (3 * uniforms) % 1)
+    mixed = (uniforms + jnp.roll(uniforms, 1, axis=1)) % 1
+    return super().verify(log_p, draft, mixed)
 
 
 class FromDraftStream(matching.Matching):
@@ -121,7 +145,7 @@ class ShortestRow(matching.Matching):
 class WrongRulesTest(parameterized.TestCase):
   @parameterized.parameters(
     (Best, "total variation .* honest draft, draft lengths .1,., 2 tokens"),
-    (Folded, "several token sequences inside one cell"),
+    (Diagonal, "do not hold on boxes of the uniforms"),
     (FromDraftStream, "reads the DRAFT stream"),
     (FromSampleStream, "reads the SAMPLE stream"),
     (SharedNoise, "the target's own, but it tests with uniforms"),

@@ -1,122 +1,160 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The law of a rule that compares uniforms with something: cells by bisection.
+"""Where a function of uniforms is constant: boxes, split at edges by bisection.
 
-`verify` emits the same tokens all over a cell of its uniforms. The edges are
-found one number after the other: those of the second inside each cell of the
-first, and so on. Numbers not split yet are held at every corner of their cube,
-so that an edge shows whenever some of them make it matter. Each outcome is
-taken to hold on one interval of a number; random points in every finished cell
-check that.
+A rule reads its uniforms in an order that depends on what it has read, and may
+read them in a loop over a tree. Nothing of that is known here: a box of the
+uniforms is looked at in its middle, at both ends of each number, and at random
+points. Where one of these gives another outcome, the way to it, one number
+after the other, meets an edge; the edge is bisected down to neighbouring
+float64 numbers and the box is split there. Boxes on which every point gives the
+same are cells.
 
-Axis letters: N rows, U uniforms, C cells, R corners, P emitted tokens.
+A decision between outcomes that a comparison of one number makes is seen from
+the middle of a box whatever the others are, so the cells are exact. What is no
+union of boxes (a comparison of a sum of two numbers) has no end of splits and
+is refused.
+
+Axis letters: N rows, U uniforms, C boxes, R points, O numbers of an outcome.
 """
 
+from collections.abc import Callable
 import functools
-import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import types
 from specjax.laws import enumeration
 
-BISECTIONS = 60  # from [0, 1] down to neighbouring float64 numbers
-TOP = 1 - 2.0**-53  # the largest number below 1
-ALL_CORNERS = 4  # numbers not split yet, up to which all corners are tried
+BISECTIONS = 54  # from [0, 1] down to neighbouring float64 numbers
+INSET = 2.0**-48  # how far inside a box its ends are looked at
+NARROW = 2.0**-46  # boxes that are taken as they are, a few roundings wide
+RANDOM = 8  # random points a box
+MOST = 2000  # boxes a row on average, at which there is no end
+NO_BOXES = (
+  "outcomes do not hold on boxes of the uniforms: `verify` may compare each of "
+  "them with something, not a sum or product of two"
+)
+
+# (a pytree of rows [N, ...], uniforms [N, U]) to outcomes [N, O]; hashable.
+Function = Callable[[Any, jax.Array], jax.Array]
 
 
 def split(
-  verifier: types.Verifier,
-  draw: enumeration.Draw,
-  log_p: jax.Array,
-  draft: types.Draft,
+  function: Function, rows: Any, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Row [C], volume [C] and emitted tokens [C, P] of each cell of N rows.
+  """Row [C], volume [C] and outcome [C, O] of each cell of N rows.
+
+  Args:
+    function: pure, each row by itself.
+    rows: what it is a function of beside U = `size` uniforms.
+    size: U.
 
   Raises:
-    ValueError: an outcome does not hold on one interval.
+    ValueError: outcomes do not hold on boxes.
   """
-  rows = jax.tree.map(np.asarray, (log_p, draft))
-  owner = np.arange(log_p.shape[0])
-  low = np.zeros((len(owner), draw.size))
-  high = np.ones_like(low)
+  rows = jax.tree.map(np.asarray, rows)
+  owner = np.arange(len(jax.tree.leaves(rows)[0]))
+  low, high = np.zeros((len(owner), size)), np.ones((len(owner), size))
+  most = MOST * len(owner)
+  random = np.random.default_rng(0)
+  cells = []
 
-  def run(function, owner, *numbers):
-    cells = jax.tree.map(lambda x: x[owner], rows)
-    return enumeration.in_chunks(function, (*cells, *numbers))
+  def run(step, owner, *numbers):
+    own = jax.tree.map(lambda x: x[owner], rows)
+    step = functools.partial(step, function)
+    return enumeration.in_chunks(step, (own, *numbers))
 
-  for axis in range(draw.size):
-    corners = _corners(draw.size, axis)
-    edge = functools.partial(_edge, verifier, draw, axis, corners)
-    pieces = []
-    while len(owner):
-      high[:, axis] = right = run(edge, owner, low, high)
-      pieces.append((owner, low, high))
-      more = right < 1
-      owner, low, high = (x[more] for x in (owner, low, high))
-      low[:, axis], high[:, axis] = right[more], 1
-    owner, low, high = (np.concatenate(x) for x in zip(*pieces))
-  outcome = functools.partial(_outcome, verifier, draw)
-  emitted = run(outcome, owner, (low + high) / 2)
-  # Points of the narrowest cells may coincide with edges.
-  wide = np.all(high - low > 1e-9, axis=1)
-  rng = np.random.default_rng(0)
-  for _ in range(2):
-    point = low + (high - low) * rng.uniform(0.001, 0.999, low.shape)
-    if np.any((run(outcome, owner, point) != emitted)[wide]):
-      raise ValueError(
-        f"{type(verifier).__name__}.verify emits several token sequences "
-        "inside one cell: an outcome must hold on one interval of a uniform"
-      )
-  return owner, np.prod(high - low, axis=1), emitted
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _outcome(verifier, draw, cells):
-  return enumeration.emitted(verifier, draw, *cells)
+  while len(owner):
+    inside = random.uniform(0.001, 0.999, (1, RANDOM, size))
+    inside = np.broadcast_to(inside, (len(owner), RANDOM, size))
+    outcome, axis, way, end = run(_look, owner, low, high, inside)
+    whole = (axis == size) | np.any(high - low < NARROW, axis=1)
+    cells.append([x[whole] for x in (owner, low, high, outcome)])
+    most -= np.count_nonzero(whole)
+    left = owner, low, high, axis, way, end
+    owner, low, high, axis, way, end = (x[~whole] for x in left)
+    if 2 * len(owner) > most:
+      raise ValueError(NO_BOXES)
+    if len(owner):
+      edge = run(_edge, owner, axis, way, end)[:, None]
+      at = np.arange(size) == axis[:, None]
+      owner, start, stop = np.tile(owner, 2), low, high
+      low = np.concatenate([start, np.where(at, edge, start)])
+      high = np.concatenate([np.where(at, edge, stop), stop])
+  owner, low, high, outcome = (np.concatenate(x) for x in zip(*cells))
+  # A last look at points that had no part in the splits.
+  width = high - low
+  point = low + width * random.uniform(0.001, 0.999, low.shape)
+  other = np.any(run(_evaluate, owner, point) != outcome, axis=1)
+  if np.any(other & np.all(width > 2 * NARROW, axis=1)):
+    raise ValueError(NO_BOXES)
+  return owner, np.prod(width, axis=1), outcome
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _edge(verifier, draw, axis, corners, cells):
-  """Where the outcome at low[:, axis] ends, 1 for the last; [C]."""
-  *rows, low, high = cells
-  places = jnp.arange(draw.size)[None, None]
-  log_p, draft = jax.tree.map(
-    lambda x: jnp.repeat(x, len(corners), axis=0), tuple(rows)
+@functools.partial(jax.jit, static_argnums=0)
+def _evaluate(function, points):
+  return function(*points)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _look(function, boxes):
+  """What a box holds.
+
+  Returns:
+    The outcome [C, O] in the middle; the first number on the way to another
+    outcome [C] that changes it, U if there is none; the point before that step
+    [C, U], and where the step ends [C].
+  """
+  rows, low, high, inside = boxes
+  size = low.shape[1]
+  middle = (low + high) / 2
+  point = middle[:, None]
+  own = jnp.eye(size, dtype=bool)[None]
+  ends = (
+    jnp.where(own, (low + INSET)[:, None], point),
+    jnp.where(own, (high - INSET)[:, None], point),
+    low[:, None] + (high - low)[:, None] * inside,
   )
-  middle = ((low + high) / 2)[:, None]
+  points = jnp.concatenate([point, *ends], axis=1)
+  outcomes = _at(function, rows, points)
+  other = jnp.any(outcomes != outcomes[:, :1], axis=2)
+  goal = jnp.argmax(other, axis=1)[:, None, None]
+  goal = jnp.take_along_axis(points, goal, axis=1)
+  # After step i the first i + 1 numbers are those of the goal.
+  steps = jnp.where(jnp.tril(own | ~own), goal, point)
+  differs = jnp.any(_at(function, rows, steps) != outcomes[:, :1], axis=2)
+  axis = jnp.where(jnp.any(differs, axis=1), jnp.argmax(differs, axis=1), size)
+  before = jnp.where(jnp.arange(size)[None] < axis[:, None], goal[:, 0], middle)
+  end = jnp.take_along_axis(
+    goal[:, 0], jnp.minimum(axis, size - 1)[:, None], axis=1
+  )
+  return outcomes[:, 0], axis, before, end[:, 0]
 
-  def outcome(x):
-    # Known numbers sit in the middle of their cells, later ones at corners.
-    later = jnp.where(places == axis, x[:, None, None], corners[None])
-    numbers = jnp.where(places < axis, middle, later)
-    numbers = numbers.reshape(-1, draw.size)
-    emitted = enumeration.emitted(verifier, draw, log_p, draft, numbers)
-    return emitted.reshape(len(x), -1)
 
-  left = jnp.take(low, axis, axis=1)
-  reference = outcome(left)
-  same = lambda x: jnp.all(outcome(x) == reference, axis=1)
+@functools.partial(jax.jit, static_argnums=0)
+def _edge(function, steps):
+  """The first float64 number [C] of the upper side of an edge."""
+  rows, axis, before, end = steps
+  own = jnp.arange(before.shape[1])[None] == axis[:, None]
+  outcome = lambda x: function(rows, jnp.where(own, x[:, None], before))
+  start = jnp.take_along_axis(before, axis[:, None], axis=1)[:, 0]
+  reference = outcome(start)
 
   def body(_, bounds):
-    lo, hi = bounds
-    half = (lo + hi) / 2
-    inside = same(half)
-    return jnp.where(inside, half, lo), jnp.where(inside, hi, half)
+    same, other = bounds
+    middle = (same + other) / 2
+    is_same = jnp.all(outcome(middle) == reference, axis=1)
+    return jnp.where(is_same, middle, same), jnp.where(is_same, other, middle)
 
-  _, edge = jax.lax.fori_loop(0, BISECTIONS, body, (left, jnp.ones_like(left)))
-  return jnp.where(same(jnp.full_like(left, TOP)), 1.0, edge)
+  return jnp.maximum(*jax.lax.fori_loop(0, BISECTIONS, body, (start, end)))
 
 
-def _corners(size: int, axis: int) -> np.ndarray:
-  """[R, U] points that the numbers after `axis` are held at."""
-  later = size - axis - 1
-  ends = (1e-6, 1 - 1e-6)
-  if later <= ALL_CORNERS:
-    points = np.array(list(itertools.product(ends, repeat=later)))
-  else:
-    points = np.random.default_rng(0).uniform(size=(16, later))
-    points[0], points[1] = ends
-  return np.pad(points, ((0, 0), (axis + 1, 0)))
+def _at(function, rows, points):
+  """Outcomes [C, R, O] at points [C, R, U] of each box."""
+  count = points.shape[1]
+  repeated = jax.tree.map(lambda x: jnp.repeat(x, count, axis=0), rows)
+  outcomes = function(repeated, points.reshape(-1, points.shape[2]))
+  return outcomes.reshape(*points.shape[:2], -1)

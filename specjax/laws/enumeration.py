@@ -4,13 +4,13 @@
 
 A verifier's `draw` runs once with a stand-in for `Streams`. It hands out places
 instead of numbers, one for each (tag, position, slot), so a rule that reads a
-stream twice gets one number twice, as it would in decoding. `emitted` then runs
+stream twice gets one number twice, as it would in decoding. `Outcome` then runs
 `verify` with whatever numbers are put in those places.
 
 Noise is not handed out but asked for inside `verify`: such a rule is a race
 (`races.py`), the others have cells (`cells.py`).
 
-Axis letters: N rows, K draft length, P = K + 1 emitted tokens at most,
+Axis letters: N rows, P = max_depth + 1 emitted tokens at most,
 V vocabulary, U random numbers.
 """
 
@@ -107,7 +107,7 @@ class Draw:
 
 
 def read_draw(verifier: types.Verifier, draft: types.Draft) -> Draw:
-  """Runs `draw` for the shapes of a draft.
+  """Runs `draw` for the first row of a draft, of whose shape all are.
 
   Raises:
     ValueError: it returns something else than numbers of the streams, or the
@@ -116,7 +116,7 @@ def read_draw(verifier: types.Verifier, draft: types.Draft) -> Draw:
   places: Any = Places()
   # Inside a compiled function too, places must come out as numbers.
   with jax.ensure_compile_time_eval():
-    one = jax.tree.map(lambda x: jnp.zeros((1, *x.shape[1:]), x.dtype), draft)
+    one = jax.tree.map(lambda x: jnp.asarray(x[:1]), draft)
     drawn = verifier.draw(places, jnp.full((1,), ROOT), one)
   found, treedef = jax.tree.flatten(drawn)
   is_race = any(leaf is places for leaf in found)
@@ -136,29 +136,35 @@ def read_draw(verifier: types.Verifier, draft: types.Draft) -> Draw:
   return Draw(tuple(map(name, found)), treedef, len(places.keys))
 
 
-def emitted(
-  verifier: types.Verifier,
-  draw: Draw,
-  log_p: jax.Array,
-  draft: types.Draft,
-  numbers: jax.Array,
-) -> jax.Array:
-  """[N, P] tokens that `verify` emits, V where there is none; V is log_p's."""
-  kept = verifier.verify(log_p, draft, draw.fill(numbers))
-  steps = jnp.arange(kept.tokens.shape[1])
-  return jnp.where(
-    steps[None] < kept.count[:, None], kept.tokens, log_p.shape[-1]
-  )
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+  """What `verify` does, as a function of rows and their numbers."""
+
+  verifier: types.Verifier
+  draw: Draw
+
+  def __call__(
+    self, rows: tuple[jax.Array, types.Draft], numbers: jax.Array
+  ) -> jax.Array:
+    """Emitted tokens, then kept slots [N, 2 P]; beyond `count` V and -1."""
+    log_p, draft = rows
+    kept = self.verifier.verify(log_p, draft, self.draw.fill(numbers))
+    valid = jnp.arange(kept.tokens.shape[1])[None] < kept.count[:, None]
+    tokens = jnp.where(valid, kept.tokens, log_p.shape[-1])
+    return jnp.concatenate([tokens, jnp.where(valid, kept.path, -1)], axis=1)
 
 
 def in_chunks(
   function: Callable[..., Any], rows: Any, chunk: int = CHUNK
-) -> np.ndarray:
+) -> Any:
   """function(rows) with `chunk` rows of a pytree [N, ...] at a time."""
   size = len(jax.tree.leaves(rows)[0])
   results = []
   for start in range(0, size, chunk):
     index = np.minimum(np.arange(start, start + chunk), size - 1)
     part = jax.tree.map(lambda x, i=index: np.asarray(x)[i], rows)
-    results.append(np.asarray(function(part))[: size - start])
-  return np.concatenate(results)
+    result = function(part)
+    results.append(
+      jax.tree.map(lambda x, n=size - start: np.asarray(x)[:n], result)
+    )
+  return jax.tree.map(lambda *x: np.concatenate(x), *results)

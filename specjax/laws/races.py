@@ -13,7 +13,8 @@ by the trapezoid rule, which converges geometrically here. The product is
 allowed because the winner of all wins every pair, which is checked on random
 noise.
 
-Axis letters: N rows, K draft length, V vocabulary, C races.
+Axis letters: N rows, T nodes, W = T + 1 slots, P = max_depth + 1 depths,
+V vocabulary, C races.
 """
 
 from collections.abc import Callable
@@ -62,12 +63,11 @@ def _winners(verifier, log_p, noise):
 def _winner(verifier, races):
   log_p, noise = races
   rows = log_p.shape[0]
-  nothing = jnp.zeros((rows, 0), jnp.int32)
-  draft = tree.chain(nothing, jnp.zeros((rows,), jnp.int32))
-  draw = enumeration.read_draw(verifier, draft)
-  return enumeration.emitted(
-    verifier, draw, log_p[:, None], draft, noise[:, None]
-  )[:, 0]
+  draft = tree.chain(jnp.zeros((rows, 0), int), jnp.zeros((rows,), int))
+  with jax.ensure_compile_time_eval():
+    one = tree.chain(jnp.zeros((1, 0), int), jnp.zeros((1,), int))
+  outcome = enumeration.Outcome(verifier, enumeration.read_draw(verifier, one))
+  return outcome((log_p[:, None], draft), noise[:, None])[:, 0]
 
 
 def _pair_noise(i, j, noise_i, noise_j, vocab):
@@ -130,33 +130,35 @@ def check_paths(
 ) -> None:
   """Checks that each emitted token depends on its prefix and noise alone.
 
-  The tokens emitted for every draft [N, K] must be what single draws without a
+  The tokens emitted for every draft [N, T] must be what single draws without a
   draft give, one after the other, each with the noise of its own position. Then
   any drafts, cut into any rounds, emit the same text, even drafts made from the
-  noise and noise used again in a later round. Noise vectors: one for each way
-  the tokens at all depths can win, and random ones.
+  noise (children that are the best of it, say) and noise used again in a later
+  round. Noise vectors: one for each way the tokens at all depths can win, and
+  random ones.
 
   Args:
     verifier: the rule.
-    log_p: [N, K + 1, V].
-    draft: N chains.
+    log_p: [N, W, V].
+    draft: N chains or trees.
     follow: (rows, tokens [C, d]) -> laws [C, V] after a row's prefix and them.
 
   Raises:
     ValueError: a draft changed what is emitted.
   """
-  rows, slots, vocab = log_p.shape
+  rows, _, vocab = log_p.shape
+  depths = draft.max_depth + 1
   draw = enumeration.read_draw(verifier, draft)
-  wins = np.indices((vocab,) * slots).reshape(slots, -1).T
+  wins = np.indices((vocab,) * depths).reshape(depths, -1).T
   rng = np.random.default_rng(0)
-  shape = (4, slots, vocab)
+  shape = (4, depths, vocab)
   noises = np.concatenate([50.0 * np.eye(vocab)[wins], rng.gumbel(size=shape)])
   owner = np.arange(rows).repeat(len(noises))
   noise = np.tile(noises, (rows, 1, 1))
   chosen = jax.tree.map(lambda x: np.asarray(x)[owner], (log_p, draft))
-  run = functools.partial(_emitted, verifier, draw)
-  tokens = enumeration.in_chunks(run, (*chosen, noise), CHUNK)
-  for depth in range(slots):
+  run = functools.partial(_outcome, enumeration.Outcome(verifier, draw))
+  tokens = enumeration.in_chunks(run, (chosen, noise), CHUNK)[:, :depths]
+  for depth in range(depths):
     at = tokens[:, depth] < vocab
     laws = np.full((len(owner), vocab), -np.log(vocab))
     laws[at] = follow(owner[at], tokens[at, :depth])
@@ -168,6 +170,6 @@ def check_paths(
       )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _emitted(verifier, draw, rows):
-  return enumeration.emitted(verifier, draw, *rows)
+@functools.partial(jax.jit, static_argnums=0)
+def _outcome(outcome, rows):
+  return outcome(*rows)

@@ -5,11 +5,21 @@
 A law maps prefixes [N, n] to log-probabilities [N, V].
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from specjax import exact
+from specjax.laws import drafts as drafts_lib
+
+# Kinds of drafts from a law: what is drawn how, and what the rule is told.
+KINDS: Mapping[str, Callable[[exact.Conditional], exact.Drafts]] = {
+  "independent": exact.honest,
+  "without replacement": lambda q: exact.honest(q, drafts_lib.distinct),
+  "deterministic": lambda q: exact.honest(q, drafts_lib.ranked),
+  "mixed": lambda q: exact.honest(q, drafts_lib.mixed),
+  "as given": lambda q: exact.Drafts(q, None, drafts_lib.distinct),
+}
 
 
 def cases(vocab: int) -> Iterator[tuple[str, exact.Conditional, exact.Drafts]]:
@@ -29,10 +39,36 @@ def cases(vocab: int) -> Iterator[tuple[str, exact.Conditional, exact.Drafts]]:
   yield "greedy target drafts for itself", greedy, exact.honest(greedy)
 
 
-def random(seed: int, vocab: int) -> exact.Conditional:
-  """A law that depends on the whole prefix."""
+def tree_cases(
+  vocab: int, kinds: Iterable[str]
+) -> Iterator[tuple[str, exact.Conditional, exact.Drafts]]:
+  """Named pairs for trees, siblings of each kind."""
+  target, other = random(1, vocab), random(2, vocab)
+  for kind in kinds:
+    yield f"{kind} siblings", target, KINDS[kind](other)
+  for kind in kinds:
+    yield f"greedy target, {kind} siblings", best(target), KINDS[kind](other)
+  low, high = only(target, even=True), only(other, even=False)
+  for kind in kinds:
+    yield f"no overlap, {kind} siblings", low, KINDS[kind](high)
+
+
+def constant(law: np.ndarray) -> exact.Conditional:
+  """Log-probabilities [V] that depend on nothing."""
+  return lambda prefix: np.tile(law, (len(prefix), 1))
+
+
+def random(
+  seed: int, vocab: int, memory: int | None = None
+) -> exact.Conditional:
+  """A law that depends on the last `memory` tokens, on all of them if None.
+
+  Prefixes that it does not tell apart are enumerated once.
+  """
 
   def law(prefix: np.ndarray) -> np.ndarray:
+    if memory is not None:
+      prefix = prefix[:, max(prefix.shape[1] - memory, 0) :]
     rng = np.random.default_rng([seed, prefix.shape[1]])
     table = rng.normal(scale=1.2, size=(vocab ** prefix.shape[1], vocab))
     index = np.zeros(len(prefix), int)

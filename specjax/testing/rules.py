@@ -18,6 +18,8 @@ from specjax.testing import laws, recording
 
 # Draft lengths by round, and tokens to look at; small cases come first.
 ROUNDS = (((1,), 1), ((1,), 2), ((2,), 3), ((1, 2, 0), 3))
+# Parents of a tree's nodes, its depth by round, and tokens to look at.
+TREES = (((0, 0), (1,), 2), ((0, 0, 1, 1, 2), (2, 1), 3))
 # A right rule is off by roundings of float64, under 1e-12; no bias is so small
 # that it passes, and a rule that rounds to float32 somewhere still does.
 TOLERANCE = 1e-6
@@ -28,9 +30,11 @@ def check_exact(
   *,
   vocab: int = 3,
   rounds: Sequence[tuple[Sequence[int], int]] = ROUNDS,
+  trees: Sequence[tuple[Sequence[int], Sequence[int], int]] = TREES,
+  kinds: Sequence[str] = tuple(laws.KINDS),
   tolerance: float = TOLERANCE,
 ) -> dict[str, float]:
-  """Checks a rule's output law on chains by enumeration, on its own code.
+  """Checks a rule's output law by enumeration, on its own code.
 
   Targets are random, greedy or have holes; drafts are drawn from a random law,
   from the target's, from one without overlap, or are the best tokens of a law.
@@ -42,6 +46,9 @@ def check_exact(
     vocab: V, 2 or more; the cost grows with a power of it.
     rounds: pairs of draft lengths by round, repeated as needed, and tokens to
       look at. Two tokens or more span rounds.
+    trees: the same for trees, each with the slots of its nodes' parents; left
+      out for a rule of chains.
+    kinds: of `laws.KINDS`, those that the rule is made for.
     tolerance: total variation that is allowed.
 
   Returns:
@@ -54,13 +61,12 @@ def check_exact(
   name = type(verifier).__name__
   if not verifier.lossless:
     raise ValueError(f"{name}.lossless is False: it claims nothing to check")
+  trees = () if verifier.chain_only else trees
   found = {}
-  for (lengths, tokens), (case, target, drafts) in itertools.product(
-    rounds, laws.cases(vocab)
-  ):
-    label = f"{case}, draft lengths {tuple(lengths)}, {tokens} tokens"
+  for case in _cases(vocab, rounds, trees, kinds):
+    label, target, drafts, lengths, tokens, parents = case
     try:
-      law = exact.law(verifier, target, drafts, lengths, tokens)
+      law = exact.law(verifier, target, drafts, lengths, tokens, parents)
     except (ValueError, TypeError) as error:
       raise AssertionError(f"{name}: {label}: {error}") from error
     off = exact.total_variation(law, exact.joint(target, tokens))
@@ -71,21 +77,43 @@ def check_exact(
         f"{vocab} words"
       )
     found[label] = off
-  for length in sorted({max(lengths) for lengths, _ in rounds}):
-    for label in _faults(verifier, length, vocab):
-      raise AssertionError(f"{name}: draft length {length}: {label}")
+  shapes = {f"draft length {max(x)}": range(max(x)) for x, _ in rounds}
+  shapes |= {f"parents {tuple(parents)}": parents for parents, *_ in trees}
+  for shape, parents in shapes.items():
+    for label in _faults(verifier, parents, vocab):
+      raise AssertionError(f"{name}: {shape}: {label}")
   return found
 
 
+def _cases(vocab, rounds, trees, kinds):
+  """Label, target, drafts, lengths, tokens and parents of every case."""
+  for (lengths, tokens), (case, target, drafts) in itertools.product(
+    rounds, laws.cases(vocab)
+  ):
+    if drafts.reported is not None or "as given" in kinds:
+      label = f"{case}, draft lengths {tuple(lengths)}, {tokens} tokens"
+      yield label, target, drafts, lengths, tokens, None
+  for parents, lengths, tokens in trees:
+    for case, target, drafts in laws.tree_cases(vocab, kinds):
+      label = (
+        f"{case}, parents {tuple(parents)}, depths {tuple(lengths)}, "
+        f"{tokens} tokens"
+      )
+      yield label, target, drafts, lengths, tokens, parents
+
+
 def _faults(
-  verifier: types.Verifier, length: int, vocab: int, rows: int = 64
+  verifier: types.Verifier,
+  parents: Sequence[int],
+  vocab: int,
+  rows: int = 64,
 ) -> Iterator[str]:
   """What the law of a single row does not show."""
   drawn: list[recording.Read] = []
   keys = streams_lib.row_keys(0, jnp.arange(rows), jnp.zeros((rows,), int))
   source = streams_lib.Streams(keys, jnp.zeros((rows,), jnp.int32))
   watched = recording.Recorder(source.keys, source.round, note=drawn.append)
-  example = (jnp.arange(5, 5 + rows), *_example(length, vocab, rows))
+  example = (jnp.arange(5, 5 + rows), *_example(parents, vocab, rows))
 
   @jax.jit
   def verify(source, lengths, log_p, draft):
@@ -105,9 +133,14 @@ def _faults(
 
 def _wrong_counters(kept, draft) -> Iterator[str]:
   rows = len(kept.count)
-  if np.any((kept.accepted < 0) | (kept.accepted > draft.count)):
+  deepest = np.minimum(draft.max_depth, draft.count)
+  leaf, token = _last(kept, kept.path), _last(kept, kept.tokens)
+  if np.any(
+    (kept.accepted < 0) | (kept.accepted > deepest) | (leaf > draft.count)
+  ):
     yield "Acceptance.accepted is more than was drafted"
-  expected = tree.accept(draft, kept.accepted, _emitted(kept))
+    return
+  expected = tree.accept(draft, jnp.asarray(leaf), jnp.asarray(token))
   for field in ("path", "tokens", "count", "accepted", "rejected"):
     got, wanted = getattr(kept, field), np.asarray(getattr(expected, field))
     valid = np.ones(rows, bool)
@@ -117,9 +150,10 @@ def _wrong_counters(kept, draft) -> Iterator[str]:
       yield f"Acceptance.{field} is not what tree.accept gives"
 
 
-def _emitted(kept):
-  at = jnp.asarray(kept.accepted)[:, None]
-  return jnp.take_along_axis(jnp.asarray(kept.tokens), at, axis=1)[:, 0]
+def _last(kept, values):
+  """[B] of values [B, P] on the kept path, the last one."""
+  at = np.clip(kept.accepted, 0, values.shape[1] - 1)[:, None]
+  return np.take_along_axis(values, at, axis=1)[:, 0]
 
 
 def _wrong_streams(drawn, shared) -> Iterator[str]:
@@ -135,14 +169,22 @@ def _wrong_streams(drawn, shared) -> Iterator[str]:
     yield "it reads one number of a stream twice"
 
 
-def _example(length, vocab, rows):
+def _example(parents, vocab, rows):
   """Random laws [B, T + 1, V] and honest drafts of all counts."""
   rng = np.random.default_rng(0)
+  nodes = len(parents)
   law = lambda width: jax.nn.log_softmax(
     jnp.asarray(rng.normal(size=(rows, width, vocab)), jnp.float32)
   )
-  log_p, log_q = law(length + 1), law(length)
+  log_p, log_q = law(nodes + 1), law(nodes)
+  # Siblings are drawn independently, from the law of the first.
+  log_q = log_q[:, [list(parents).index(parent) for parent in parents]]
   noise = jnp.asarray(rng.gumbel(size=log_q.shape), jnp.float32)
   tokens = jnp.argmax(log_q + noise, axis=-1).astype(jnp.int32)
-  count = jnp.asarray(np.arange(rows) % (length + 1), jnp.int32)
-  return log_p, tree.chain(tokens, count, log_q)
+  count = jnp.asarray(np.arange(rows) % (nodes + 1), jnp.int32)
+  chain = tree.chain(tokens, count, log_q)
+  depth = [0]
+  for parent in parents:
+    depth.append(depth[parent] + 1)
+  slots = jnp.broadcast_to(jnp.asarray(parents, jnp.int32), tokens.shape)
+  return log_p, chain.replace(parents=slots, max_depth=max(depth))

@@ -1,0 +1,222 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Broken rules, for which the proofs must find out what is wrong.
+
+A text mutant is a module of the library with one place of its text replaced,
+run as a module of its own. A replaced text must occur exactly once, so a mutant
+that no longer fits the code fails loudly. The others are right rules that are
+told something wrong, or get numbers that they should not.
+
+Axis letters: N rows, T nodes, V vocabulary.
+"""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import inspect
+import types as python_types
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from specjax import exact, sampling
+from specjax.laws import drafts as drafts_lib
+from specjax.testing import laws, reuse
+from specjax.verifiers import block, multi_candidate, rejection
+
+STRUCTURAL, NUMERICAL = "structural", "numerical"
+LEAST = 1e-3  # what a structural mutant is off at least
+TIMES = 100  # and a numerical one, in distances of the right rule
+VOCAB = 4
+LENGTHS, TOKENS = (2, 1), 3
+Replacement = tuple[str, str]
+
+
+class Mutant(NamedTuple):
+  """One broken rule and how far off its law is."""
+
+  name: str
+  kind: str
+  tv: float
+  caught: bool
+
+
+RUN = "jnp.cumprod(hits, axis=1)"
+LEAF = f"leaf = jnp.sum({RUN}, axis=1)"
+RESIDUAL = "mass = sampling.residual(p, q)"
+ACCEPT = "uniforms.accept * q_x < p_x"
+# Name, kind, module, class and replacements of rules on chains.
+TEXTS: Sequence[
+  tuple[str, str, python_types.ModuleType, str, tuple[Replacement, ...]]
+] = (
+  (
+    "accept count instead of leading run",
+    STRUCTURAL,
+    rejection,
+    "Rejection",
+    ((RUN, "hits"),),
+  ),
+  (
+    "residual without the draft's law",
+    STRUCTURAL,
+    rejection,
+    "Rejection",
+    ((RESIDUAL, "mass = p"),),
+  ),
+  (
+    "unweighted residual under block verification",
+    STRUCTURAL,
+    block,
+    "Block",
+    (
+      (
+        "  passes, laws = ratio.refuse(weights, p, q)\n",
+        "  passes, _ = ratio.refuse(weights, p, q)\n"
+        "  laws = sampling.residual(p, q)\n",
+      ),
+    ),
+  ),
+  (
+    "first failure ends the block",
+    STRUCTURAL,
+    block,
+    "Block",
+    (
+      (
+        "jnp.where(hits & (slots <= count[:, None]), slots, 0)",
+        "jnp.cumsum(jnp.cumprod(hits & (slots <= count[:, None]), 1), 1) - 1",
+      ),
+    ),
+  ),
+  (
+    "epsilon 1e-7 in the ratio",
+    NUMERICAL,
+    rejection,
+    "Rejection",
+    ((ACCEPT, "uniforms.accept * (q_x + 1e-7) < p_x"),),
+  ),
+  (
+    "epsilon 1e-7 in the residual",
+    NUMERICAL,
+    rejection,
+    "Rejection",
+    ((RESIDUAL, "mass = jnp.maximum(p - q, 1e-7)"),),
+  ),
+)
+# Filters see logits that the temperature has not touched.
+FILTERS_FIRST = (
+  (
+    "x = x / jnp.where(greedy, 1.0, temperature)",
+    "scale = jnp.where(greedy, 1.0, temperature)",
+  ),
+  (
+    "jax.nn.log_softmax(x, axis=-1))",
+    "jax.nn.log_softmax(x / scale, axis=-1))",
+  ),
+)
+
+
+def mutate(
+  module: python_types.ModuleType, *replacements: Replacement
+) -> python_types.ModuleType:
+  """A module like `module` but for pairs (old text, new text).
+
+  Raises:
+    ValueError: a text that does not occur once.
+  """
+  source = inspect.getsource(module)
+  for old, new in replacements:
+    if source.count(old) != 1:
+      raise ValueError(f"{old!r} must occur once in {module.__name__}")
+    source = source.replace(old, new)
+  # A compiled program of the right rule must not be used again.
+  jax.clear_caches()
+  mutant = python_types.ModuleType(f"mutant_{module.__name__}")
+  exec(compile(source, mutant.__name__, "exec"), mutant.__dict__)
+  return mutant
+
+
+def measure() -> Iterator[Mutant]:
+  """Every mutant and its total variation from the target's law."""
+  drafts = exact.honest(laws.random(2, VOCAB))
+  rules = rejection.Rejection(), block.Block()
+  right = max(distance(rule, drafts) for rule in rules)
+  for name, kind, module, rule, replacements in TEXTS:
+    mutant = getattr(mutate(module, *replacements), rule)()
+    least = TIMES * right if kind == NUMERICAL else LEAST
+    off = distance(mutant, drafts)
+    yield Mutant(name, kind, off, off > least)
+  for name, off in _told_wrong():
+    yield Mutant(name, STRUCTURAL, off, off > LEAST)
+
+
+def distance(rule, drafts, target=None, lengths=LENGTHS, **shape) -> float:
+  """Total variation of a rule from the law that it should keep."""
+  target = target or laws.random(1, VOCAB)
+  law = exact.law(rule, target, drafts, lengths, TOKENS, **shape)
+  return exact.total_variation(law, exact.joint(target, TOKENS))
+
+
+def _told_wrong() -> Iterator[tuple[str, float]]:
+  """Right rules with drafts, laws or numbers that are wrong."""
+  q = laws.random(2, VOCAB)
+  rule = rejection.Rejection()
+  yield (
+    "softmax scored argmax",
+    distance(rule, exact.Drafts(laws.best(q), q)),
+  )
+  yield "anticipating stop", distance(rule, anticipating(q))
+  yield (
+    "siblings without renormalising",
+    distance(
+      multi_candidate.MultiCandidate(),
+      exact.Drafts(q, q, drafts_lib.distinct, drafts_lib.independent),
+      lengths=(1,),
+      parents=(0, 0),
+    ),
+  )
+  yield "filters before temperature", filters_first()
+  yield "noise shared by accept and draft", reuse.shared_noise(rule)
+  yield "streams kept across rounds", reuse.kept_streams(block.Block())
+  cut = LEAF + "\n    leaf = jnp.full_like(leaf, jnp.min(leaf))"
+  batch = mutate(rejection, (LEAF, cut)).Rejection()
+  yield "batch minimum with overwrite", reuse.batch_of_two(batch)
+
+
+def anticipating(q: exact.Conditional, *, seen: bool = True) -> exact.Drafts:
+  """Drafts that end before the first token that q finds unlikely.
+
+  Args:
+    q: their law.
+    seen: whether the drawn token is looked at; else it is the likeliest one,
+      which is known before, and nothing is wrong.
+  """
+
+  def kept(prefix, chain):
+    runs = []
+    for i in range(chain.shape[1]):
+      law = q(np.concatenate([prefix, chain[:, :i]], axis=1))
+      drawn = np.take_along_axis(law, chain[:, i : i + 1], axis=1)[:, 0]
+      runs.append(np.exp(drawn if seen else law.max(axis=1)) > 0.5)
+    return np.cumprod(runs, axis=0).sum(axis=0).astype(int)
+
+  return dataclasses.replace(exact.honest(q), cut=kept)
+
+
+def filters_first() -> float:
+  """A nucleus of untempered logits, where one of tempered ones is meant."""
+  mutant = mutate(sampling, *FILTERS_FIRST)
+  settings = sampling.Sampling(temperature=0.6, top_p=0.8)
+  # Tempered, two tokens hold 0.8 of the mass; untempered it takes three.
+  logits = np.log([[0.48, 0.3, 0.16, 0.06]])
+
+  def law(log_probs):
+    rows = sampling.per_row(settings, 1)
+    x = np.asarray(log_probs(logits.astype(np.float32), rows), np.float64)
+    return laws.constant(laws.normalised(x)[0])
+
+  right, wrong = law(sampling.log_probs), law(mutant.log_probs)
+  found = exact.law(
+    rejection.Rejection(), wrong, exact.honest(right), LENGTHS, TOKENS
+  )
+  return exact.total_variation(found, exact.joint(right, TOKENS))
