@@ -53,7 +53,9 @@ class _Progress(struct.PyTreeNode):
 
 
 class AssistedModel(draft_model.DraftModel):
-  """Drafts what a `DraftModel` drafts.
+  """A draft model that lookup speeds up in its turn (arXiv 2312.11462).
+
+  Drafts what a `DraftModel` drafts.
 
   Attributes:
     lookup: finds what the draft model may say next.

@@ -58,7 +58,7 @@ class State(struct.PyTreeNode):
 
 
 class BlockParallel(struct.PyTreeNode):
-  """Drafts chains and trees; reads the target's features as they come.
+  """The whole draft in one pass, from the target's features.
 
   Attributes:
     head: its decoder layers.

@@ -48,7 +48,7 @@ def chained(
 
 
 class Chained(struct.PyTreeNode):
-  """Drafts chains and trees; each token knows those before it.
+  """Hydra, recurrent and MLP heads: each token knows those before it.
 
   Attributes:
     heads: K steps.

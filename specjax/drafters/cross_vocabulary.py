@@ -30,7 +30,7 @@ def cross_vocabulary(
   draft_tokenizer: tokenizers.Tokenizer,
   length: int,
 ) -> draft_model.DraftModel:
-  """A draft model of another vocabulary.
+  """A draft model of another vocabulary (arXiv 2502.05202).
 
   Args:
     target: the model that answers.

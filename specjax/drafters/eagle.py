@@ -65,7 +65,7 @@ class State(struct.PyTreeNode):
 
 
 class Eagle(struct.PyTreeNode):
-  """Drafts chains and trees; reads the target's features as they come.
+  """EAGLE-1, EAGLE-3, multi-token prediction: from the target's features.
 
   Attributes:
     head: one decoder layer.

@@ -27,7 +27,9 @@ def early_exit(target: types.Model, layers: int, length: int) -> "EarlyExit":
 
 
 class EarlyExit(struct.PyTreeNode):
-  """Drafts a chain with laws, at the price of the first layers and the output.
+  """Early exit: the target's first layers draft (arXiv 2404.16710).
+
+  A chain with laws, at the price of those layers and the output.
 
   Attributes:
     model: the target cut short (`Model.truncate`), which shares its arrays.

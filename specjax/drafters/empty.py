@@ -17,7 +17,7 @@ from specjax import tree, types
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Empty:
-  """Proposes nothing; lossless under every rule."""
+  """Proposes nothing: plain decoding."""
 
   nodes: int = 0
 

@@ -45,10 +45,11 @@ class State(struct.PyTreeNode):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Lookahead:
-  """Drafts trees of (ngram - 1) * (window + guesses) nodes.
+  """Lookahead: guesses in spare slots become n-grams (arXiv 2402.02057).
 
-  Guesses are the target's most likely tokens, whatever the temperature; tokens
-  are taken as given, so every rule for trees stays exact.
+  Trees have (ngram - 1) * (window + guesses) nodes. Guesses are the target's
+  most likely tokens, whatever the temperature; tokens are taken as given, so
+  every rule for trees stays exact.
 
   Attributes:
     window: I, positions guessed in parallel.

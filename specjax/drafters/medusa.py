@@ -54,7 +54,7 @@ def medusa(
 
 
 class Medusa(struct.PyTreeNode):
-  """Drafts chains and trees, all heads in one pass.
+  """Medusa: heads that guess a token each, in one pass (arXiv 2401.10774).
 
   Attributes:
     heads: K of them.

@@ -20,11 +20,11 @@ from specjax import tree, types
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class NGram:
-  """Prompt lookup decoding; deterministic, so lossless under every rule.
+  """Prompt lookup: copies what followed the newest n-gram before.
 
   The longest matching n-gram wins, from `max_n` down to `min_n`. Among equally
   long matches the tie rule decides: the latest occurrence, or the earliest.
-  Rows without a match draft nothing.
+  Rows without a match draft nothing. Tokens are taken as given.
 
   Attributes:
     length: tokens to copy at most.

@@ -81,7 +81,7 @@ def suffix(
 
 
 class Suffix(struct.PyTreeNode):
-  """Drafts the most frequent continuation; deterministic, so always lossless.
+  """Suffix decoding: the most frequent continuation (arXiv 2411.04975).
 
   For each match length the continuation is grown by majority, and the product
   of its shares estimates how likely it is. The match length with the largest

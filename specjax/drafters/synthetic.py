@@ -68,12 +68,13 @@ class State(struct.PyTreeNode):
 
 
 class Synthetic(struct.PyTreeNode):
-  """Drafts chains from records; tokens taken as given, lossless always.
+  """Recorded answers, spoiled to a given acceptance: for studies of cost.
 
   A row follows the record whose prompt had as many tokens and whose answer
   began as the row's own. Prompts of equal length are therefore told apart once
   their answers differ; until then the first of them is replayed. A row that
-  follows no record, or has come to its end, drafts nothing.
+  follows no record, or has come to its end, drafts nothing. Tokens are taken as
+  given.
 
   Attributes:
     answers: [R, L] recorded ids, padded with -1.

@@ -109,7 +109,7 @@ class TreeDraftModel(struct.PyTreeNode):
 def static_tree(
   model: types.Model, tree: Sequence[Any], beta: float = 1.0
 ) -> TreeDraftModel:
-  """A `TreeDraftModel` of one tree for all rounds.
+  """A draft model that drafts one tree in all rounds.
 
   Args:
     model: the draft model.
@@ -132,7 +132,7 @@ def dynamic_tree(
   nodes: int,
   beta: float = 1.0,
 ) -> TreeDraftModel:
-  """A `TreeDraftModel` whose trees follow its own certainty.
+  """A draft model whose trees follow its own certainty (arXiv 2406.16858).
 
   See `plans.Dynamic`.
 

@@ -29,7 +29,10 @@ from specjax.verifiers import ratio
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Block(ratio.RatioRule):
-  """Lossless on chains; with tokens taken as given no better than Rejection."""
+  """Block verification of one path (arXiv 2403.10444).
+
+  Lossless on chains; with tokens taken as given no better than `Rejection`.
+  """
 
   chain_only = True
 
@@ -49,7 +52,7 @@ class Block(ratio.RatioRule):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class MultiPath(ratio.RatioRule):
-  """Block verification of the path that fits the target best.
+  """Block verification of the best of several paths, drawn independently.
 
   For trees whose siblings were drawn independently from one law, which depends
   on the text alone: several paths from the root, or a trunk that splits. At

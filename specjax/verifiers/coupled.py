@@ -26,7 +26,10 @@ from specjax import streams as streams_lib
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Coupled:
-  """Lossless for every draft, chain or tree."""
+  """The target draws every token itself, drafts only save time.
+
+  Lossless for every draft, chain or tree.
+  """
 
   lossless = True
   chain_only = False

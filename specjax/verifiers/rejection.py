@@ -21,7 +21,10 @@ from specjax.verifiers import ratio
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Rejection(ratio.RatioRule):
-  """Lossless on chains; needs the draft's laws, or takes tokens as given."""
+  """Token-level speculative sampling (arXiv 2211.17192, 2302.01318).
+
+  Lossless on chains; needs the draft's laws, or takes tokens as given.
+  """
 
   chain_only = True
 

@@ -26,7 +26,10 @@ from specjax.verifiers import ratio
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Traversal(ratio.RatioRule):
-  """Lossless on chains and trees, for siblings of any honest law."""
+  """Traversal verification, from the leaves up (arXiv 2505.12398).
+
+  Lossless on chains and trees, for siblings of any honest law.
+  """
 
   def verify(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
