@@ -121,11 +121,8 @@ def distance(verifier, target=TARGET, drafts=DRAFTS):
 
 def redrawn(*replacement):
   """Rejection with another draw of its numbers."""
-
-  class Redrawn(mutate(ratio, replacement).RatioRule, rejection.Rejection):
-    pass
-
-  return Redrawn()
+  bases = mutate(ratio, replacement).RatioRule, rejection.Rejection
+  return type("Redrawn", bases, {})()
 
 
 class RejectionMutantsTest(parameterized.TestCase):

@@ -64,37 +64,44 @@ class TreeLawTest(parameterized.TestCase):
   def test_two_rounds_on_a_tree(self, rule, drafts):
     self.assertLess(distance(rule, drafts, TREE, (1, 2), 2), TOLERANCE)
 
-  @parameterized.parameters((PATHS, TREE, (1, 2)), (SEQ, PAIR, (1,)))
+  @parameterized.parameters(
+    (PATHS, TREE, (1, 2)), (PATHS, (0, 0, 0), (1,)), (SEQ, PAIR, (1,))
+  )
   def test_two_rounds_of_independent_siblings(self, rule, parents, lengths):
     self.assertLess(distance(rule, ALIKE, parents, lengths, 2), TOLERANCE)
 
-  @pytest.mark.slow
   @parameterized.product(
     rule=(MANY, TRAVERSAL),
     drafts=(ALIKE, DISTINCT, RANKED, MIXED, GIVEN),
     parents=(TREE, WIDE, DEEP),
   )
+  @pytest.mark.slow
   def test_more_trees(self, rule, drafts, parents):
     off = distance(rule, drafts, parents, (3, 1, 2), 3)
     self.assertLess(off, TOLERANCE)
 
-  @pytest.mark.slow
-  @parameterized.product(
-    rule=(PATHS, SEQ), parents=(TREE, WIDE, DEEP, (0, 0, 1, 2, 3, 4))
+  @parameterized.parameters(
+    (PATHS, TREE),
+    (PATHS, WIDE),
+    (PATHS, DEEP),
+    (PATHS, (0, 0, 1, 2, 3, 4)),
+    (SEQ, TREE),
+    (SEQ, DEEP),
   )
+  @pytest.mark.slow
   def test_more_trees_of_independent_siblings(self, rule, parents):
     off = distance(rule, ALIKE, parents, (3, 1, 2), 3)
     self.assertLess(off, TOLERANCE)
 
-  @pytest.mark.slow
   @parameterized.parameters(BLOCK, MANY, SEQ, TRAVERSAL, PATHS)
+  @pytest.mark.slow
   def test_the_public_check(self, rule):
     if rule not in (SEQ, PATHS):  # Which refuse tokens taken as given.
       testing.check_exact(rule)
     self.assertLess(distance(rule, ALIKE, None, (1, 2, 0, 3), 4), TOLERANCE)
 
-  @pytest.mark.fault_case("B08")
   @parameterized.parameters(MANY, TRAVERSAL)
+  @pytest.mark.fault_case("B08")
   def test_refused_siblings_leave_the_law(self, rule):
     """SafeAILab/EAGLE#329: fixed siblings, each one's law on itself alone."""
     p = tables.constant([0.2, 0.5, 0.3])
@@ -144,8 +151,8 @@ class DegenerateLawTest(parameterized.TestCase):
     off = distance(rule, drafts, parents, (depth,), depth, target)
     self.assertLess(off, TOLERANCE)
 
-  @pytest.mark.fault_case("B06")
   @parameterized.parameters(*CHAINS)
+  @pytest.mark.fault_case("B06")
   def test_empty_residuals(self, rule):
     """vllm-project/vllm#2336: equal laws, a rounding apart, and disjoint."""
     even = np.array([0.2, 0.3, 0.5], np.float32)
@@ -281,8 +288,8 @@ class RoundsTest(parameterized.TestCase):
     logits = np.random.default_rng(0).normal(size=(16, 16))
     self.all_kept(toys.Table(jnp.asarray(logits, jnp.float32)), rule)
 
-  @pytest.mark.slow
   @parameterized.parameters(*CHAINS)
+  @pytest.mark.slow
   def test_a_transformer_drafts_for_itself(self, rule):
     self.all_kept(toys.tiny(0), rule)
 
