@@ -254,6 +254,17 @@ def check(
       f"{type(verifier).__name__} takes chains only, and "
       f"{type(drafter).__name__} drafts trees: use the coupled verifier"
     )
+  # Of siblings drawn without replacement such a rule keeps too many.
+  if (
+    getattr(verifier, "independent_siblings", False)
+    and drafter.max_depth != drafter.num_nodes
+    and not getattr(drafter, "independent_siblings", False)
+  ):
+    raise ValueError(
+      f"{type(verifier).__name__} needs siblings that were drawn independently "
+      f"and those of {type(drafter).__name__} are not: use multi_candidate or "
+      "traversal"
+    )
 
 
 def feature_layers(drafter: types.Drafter) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ def distance(verifier, target=TARGET, drafts=DRAFTS):
 def redrawn(*replacement):
   """Rejection with another draw of its numbers."""
   bases = mutate(ratio, replacement).RatioRule, rejection.Rejection
-  return type("Redrawn", bases, {})()
+  return type("Redrawn", bases, {"decide": rejection.Rejection.decide})()
 
 
 class RejectionMutantsTest(parameterized.TestCase):

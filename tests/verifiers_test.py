@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import exact, streams, testing, tree, types
-from specjax.drafters import draft_model
+from specjax import decode, exact, stopping, streams, testing, tree, types
+from specjax.drafters import draft_model, tree_draft_model
 from specjax.laws import drafts as drafts_lib
 from specjax.verifiers import (
   block,
@@ -55,6 +55,46 @@ def accepted(rule, drafts, target=TARGET, length=2, nodes=None):
     drafts = dataclasses.replace(drafts, cut=cut)
   length = min(length, 1 if rule == SEQ else 2)
   return exact.expected_accepted(rule, target, drafts, length, parents)
+
+
+class NarrowTest(parameterized.TestCase):
+  @parameterized.parameters(*CHAINS)
+  def test_a_round_without_nodes_is_the_targets_own_draw(self, rule):
+    none = jnp.zeros((3, 0), jnp.int32)
+    draft = types.Draft(none, none, None, jnp.zeros(3, jnp.int32), max_depth=0)
+    law = jnp.asarray([[0.2, 0.5, 0.3]] * 3)
+    uniforms = ratio.Uniforms(none, jnp.asarray([0.1, 0.6, 0.9]))
+    kept = rule.verify(jnp.log(law)[:, None], draft, uniforms)
+    np.testing.assert_array_equal(kept.tokens[:, 0], [0, 1, 2])
+    np.testing.assert_array_equal(kept.count, 1)
+    np.testing.assert_array_equal(kept.accepted, 0)
+    np.testing.assert_array_equal(kept.rejected, False)
+
+  @parameterized.parameters(MANY, TRAVERSAL)
+  def test_trees_and_rounds_of_width_one(self, rule):
+    """A policy that may turn drafting off, as `expected_gain` does."""
+    drafter = tree_draft_model.static_tree(toys.tiny(0), (2, 1))
+    policy = decoding.Scheduled.of([[2] * 3, [0] * 3, [1] * 3], widths=(0, 3))
+    state = decoding.run(
+      toys.tiny(0), drafter, verifier=rule, policy=policy, new=12
+    )
+    self.assertFalse(np.any(state.stats.rejected))
+
+  @parameterized.parameters(SEQ, PATHS)
+  def test_siblings_without_replacement_are_refused(self, rule):
+    tiny = toys.tiny(0)
+    stop = stopping.make_stop((), [4], ())
+    with self.assertRaisesRegex(ValueError, "siblings that were drawn indep"):
+      decode.check(
+        tiny,
+        tree_draft_model.static_tree(tiny, (2, 1)),
+        rule,
+        np.array([3]),
+        stop,
+        64,
+      )
+    chain = draft_model.DraftModel(tiny, 2)
+    decode.check(tiny, chain, rule, np.array([3]), stop, 64)
 
 
 class TreeLawTest(parameterized.TestCase):

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import tokenizers, types
+from specjax import sharding, tokenizers, types
 from specjax.drafters import draft_model
 
 _NONE = -1  # The draft has no such token.
@@ -114,6 +114,10 @@ class SharedVocabulary(struct.PyTreeNode):
   inputs: jax.Array
   outputs: jax.Array
   num_tokens: int = struct.field(pytree_node=False)
+
+  @property
+  def rules(self) -> sharding.Rules | None:
+    return sharding.rules_of(self.model)
 
   @property
   def vocab_size(self) -> int:

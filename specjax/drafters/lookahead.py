@@ -127,7 +127,12 @@ class Lookahead:
     ahead = jnp.minimum(ahead, self.window - 1)[:, None]
     window = jnp.take_along_axis(levels[:, 1:], ahead, axis=2)
     new = jnp.swapaxes(levels, 1, 2)
-    return State(window, jax.vmap(_remember)(state.pool, new))
+    pool = jax.vmap(_remember)(state.pool, new)
+    # A row that is done keeps what it has, whatever its neighbours do.
+    ran = (block.count > 0)[:, None, None]
+    return State(
+      jnp.where(ran, window, state.window), jnp.where(ran, pool, state.pool)
+    )
 
   def propose(
     self, state: State, context: types.Context

@@ -72,9 +72,11 @@ def chain(
     history=context.history,
   )
   first = _draw(jnp.int32(0), logits, rows, limit, context)
-  _, rows, state = jax.lax.while_loop(
-    unfinished, body, (jnp.int32(1), first, state)
-  )
+  rows = first
+  if length > 1:
+    _, rows, state = jax.lax.while_loop(
+      unfinished, body, (jnp.int32(1), first, state)
+    )
   return tree.chain(rows.tokens, rows.count, rows.laws), state
 
 

@@ -50,7 +50,8 @@ def suffix(
     offset: see `factor`.
     min_probability: a draft ends before a token whose path is less likely.
     candidates: places that vote, those with the longest matches.
-    store: tokens of past answers to keep; 0 keeps none. It starts empty.
+    store: tokens of past answers to keep; 0 keeps none. Answers get there by
+      `warm` or by `Suffix.remember`, never by themselves.
     warm: a results.jsonl whose answers fill the store before the first prompt.
     warm_method: whose answers these are.
 

@@ -36,10 +36,10 @@ class Block(ratio.RatioRule):
 
   chain_only = True
 
-  def verify(
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`."""
+    """See `ratio.RatioRule`."""
     q = jnp.exp(tree.draft_law(draft, log_p.shape[-1], log_p.dtype))
     leaf, law = _keep(
       jnp.exp(log_p), q, draft.tokens, draft.count, uniforms.accept
@@ -67,10 +67,12 @@ class MultiPath(ratio.RatioRule):
   Lossless. Siblings drawn without replacement have other laws: `Traversal`.
   """
 
-  def verify(
+  independent_siblings = True
+
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`.
+    """See `ratio.RatioRule`.
 
     Raises:
       ValueError: the draft does not report the laws of its tokens.

@@ -38,10 +38,10 @@ class Typical(ratio.RatioRule):
     _within("typical.epsilon", self.epsilon, 0, 1)
     _within("typical.delta", self.delta, 0, 1)
 
-  def verify(
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`."""
+    """See `ratio.RatioRule`."""
     p = jnp.exp(log_p)
     entropy = -jnp.sum(jnp.where(p > 0, p * log_p, 0), axis=-1)
     enough = jnp.minimum(self.epsilon, self.delta * jnp.exp(-entropy))
@@ -81,10 +81,10 @@ class Lenient(ratio.RatioRule):
   def __post_init__(self):
     _within("lenient.lenience", self.lenience, 0, 1)
 
-  def verify(
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`."""
+    """See `ratio.RatioRule`."""
     return ratio.recursive(log_p, draft, uniforms, scale=self.lenience)
 
 
@@ -105,10 +105,10 @@ class Threshold(ratio.RatioRule):
   def __post_init__(self):
     _within("threshold.probability", self.probability, 0, 1)
 
-  def verify(
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`."""
+    """See `ratio.RatioRule`."""
     likely = jnp.exp(_node_values(log_p, draft)) >= self.probability
     return ratio.recursive(log_p, draft, uniforms, sure=likely)
 

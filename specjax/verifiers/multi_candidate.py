@@ -27,10 +27,10 @@ class MultiCandidate(ratio.RatioRule):
   Lossless on chains and trees.
   """
 
-  def verify(
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`."""
+    """See `ratio.RatioRule`."""
     return ratio.recursive(log_p, draft, uniforms)
 
 
@@ -48,10 +48,12 @@ class KSeq(ratio.RatioRule):
   `MultiCandidate`, and so do tokens taken as given.
   """
 
-  def verify(
+  independent_siblings = True
+
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`.
+    """See `ratio.RatioRule`.
 
     Raises:
       ValueError: the draft does not report the laws of its tokens.

@@ -49,6 +49,23 @@ class RatioRule:
       streams.uniform(streams_lib.RESIDUAL, lengths, jnp.zeros_like(lengths)),
     )
 
+  def verify(
+    self, log_p: jax.Array, draft: types.Draft, uniforms: Uniforms
+  ) -> types.Acceptance:
+    """See `types.Verifier`; rounds without nodes need no rule."""
+    if draft.tokens.shape[1]:
+      return self.decide(log_p, draft, uniforms)
+    token = sampling.inverse_cdf(
+      jnp.exp(log_p[:, 0]), uniforms.residual.astype(log_p.dtype)
+    )
+    return tree.accept(draft, jnp.zeros_like(draft.count), token)
+
+  def decide(
+    self, log_p: jax.Array, draft: types.Draft, uniforms: Uniforms
+  ) -> types.Acceptance:
+    """The rule itself, for drafts of one node or more."""
+    raise NotImplementedError
+
 
 def recursive(
   log_p: jax.Array,

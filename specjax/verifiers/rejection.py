@@ -28,10 +28,10 @@ class Rejection(ratio.RatioRule):
 
   chain_only = True
 
-  def verify(
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`."""
+    """See `ratio.RatioRule`."""
     vocab = log_p.shape[-1]
     nodes = draft.tokens.shape[1]
     log_q = tree.draft_law(draft, vocab, log_p.dtype)

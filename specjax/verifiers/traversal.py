@@ -31,10 +31,10 @@ class Traversal(ratio.RatioRule):
   Lossless on chains and trees, for siblings of any honest law.
   """
 
-  def verify(
+  def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: ratio.Uniforms
   ) -> types.Acceptance:
-    """See `types.Verifier`."""
+    """See `ratio.RatioRule`."""
     q = jnp.exp(tree.draft_law(draft, log_p.shape[-1], log_p.dtype))
     leaf, law = _traverse(jnp.exp(log_p), q, draft, uniforms.accept)
     return tree.accept(
