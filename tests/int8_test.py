@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """8-bit matrices: values, scales, and a model that decodes with them."""
 
+from typing import Any
+
 from absl.testing import absltest, parameterized
 import chex
 import jax
@@ -89,9 +91,8 @@ class ModelTest(absltest.TestCase):
       "kernel": jnp.full((64, 3), 127, jnp.int8),
       "int8_scale": jnp.full((3,), 1 / 127, jnp.float16),
     }
-    out = linear.apply(
-      {"params": params}, jnp.full((1, 1, 64), 16, jnp.float16)
-    )
+    x = jnp.full((1, 1, 64), 16, jnp.float16)
+    out: Any = linear.apply({"params": params}, x)
     self.assertEqual(out.dtype, jnp.float16)
     # 1024, and a float16 scale is 2^-11 off.
     np.testing.assert_allclose(out, 1024, rtol=1e-3)

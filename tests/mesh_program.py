@@ -141,8 +141,8 @@ def programs(session) -> int:
   """Loops that a further turn compiles, which is told in chunks."""
   names = []
 
-  def listen(event, seconds, **details):
-    del seconds
+  def listen(event: str, duration_secs: float, **details: str | int):
+    del duration_secs
     if event.endswith("backend_compile_duration"):
       names.append(details["fun_name"])
 
