@@ -140,11 +140,13 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
 
 def _device(summary) -> str:
   device = summary["device"]
-  name = device["kind"]
-  if device["platform"] == "cpu":
-    name = f"{device['processor']}, {device['cores']} cores"
-  data, model = (summary["mesh"][axis] for axis in ("data", "model"))
-  return name if data * model == 1 else f"mesh {data} x {model} of {name}"
+  is_cpu = device["platform"] == "cpu"
+  name = f"{device['processor']}, {device['cores']} cores" if is_cpu else ""
+  name = name or device["kind"]
+  mesh = summary["mesh"]
+  if mesh["data"] * mesh["model"] == 1:
+    return name
+  return f"mesh {mesh['data']} x {mesh['model']} of {name}"
 
 
 def _quality(name: str, measures: Mapping[str, Any]) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ def summary(**methods):
   return {
     "target": {"name": "tiny", "note": "4-bit (Q4_1), dequantised to float32"},
     "device": {"platform": "cpu", "processor": "A Chip", "cores": 2},
+    "mesh": {"data": 1, "model": 1},
     "plain": measures(
       tokens_per_second=20.5, degenerate=0.375, matched=SAME, time_share=None
     )
@@ -163,6 +164,10 @@ class TableTest(absltest.TestCase):
     self.assertNotIn("plain_copy drafts", text)
     self.assertNotIn("samples", text)
     self.assertIn(", 4 samples a prompt", shown(what | {"samples": 4}))
+
+  def test_a_mesh_is_named(self):
+    text = shown(summary(a=measures()) | {"mesh": {"data": 2, "model": 4}})
+    self.assertIn("on mesh 2 x 4 of A Chip, 2 cores", " ".join(text.split()))
 
   def test_categories_and_names_are_no_markup(self):
     part = measures(block_efficiency=3.25)

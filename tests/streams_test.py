@@ -112,6 +112,9 @@ class Recorder:
 
   def wrap(self, draw):
     def recorded(stream, tag, positions, slots, *rest):
+      if isinstance(positions, jax.core.Tracer):
+        # Only the shape of a result is asked for: nothing is drawn.
+        return draw(stream, tag, positions, slots, *rest)
       slots = np.broadcast_to(slots, positions.shape)
       rounds = np.asarray(stream.round)
       for index in np.ndindex(*positions.shape):
