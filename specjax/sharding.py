@@ -118,13 +118,6 @@ def place_rows(tree: Any, rules: Rules | None) -> Any:
   )
 
 
-def place_whole(tree: Any, rules: Rules | None) -> Any:
-  """Puts arrays on the mesh, whole on each device; None: as they are."""
-  if rules is None:
-    return tree
-  return jax.tree.map(lambda x: put(x, rules.place(*(None,) * x.ndim)), tree)
-
-
 def put(array: Any, sharding: NamedSharding) -> jax.Array:
   """An array of the host on its devices; each process fills its own.
 

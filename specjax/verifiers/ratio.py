@@ -8,6 +8,8 @@ decision in one round.
 Axis letters: B batch, T nodes, W = T + 1 slots, V vocabulary.
 """
 
+import abc
+
 from flax import struct
 import jax
 import jax.numpy as jnp
@@ -23,7 +25,7 @@ class Uniforms(struct.PyTreeNode):
   residual: jax.Array  # [B]
 
 
-class RatioRule:
+class RatioRule(abc.ABC):
   """The randomness of a rule; `verify` makes it one."""
 
   lossless = True
@@ -60,11 +62,11 @@ class RatioRule:
     )
     return tree.accept(draft, jnp.zeros_like(draft.count), token)
 
+  @abc.abstractmethod
   def decide(
     self, log_p: jax.Array, draft: types.Draft, uniforms: Uniforms
   ) -> types.Acceptance:
     """The rule itself, for drafts of one node or more."""
-    raise NotImplementedError
 
 
 def recursive(
