@@ -3,15 +3,15 @@
 """specjax: exact, measurable speculative decoding in JAX."""
 
 from specjax.api import generate
-from specjax.automata import choices, regex
 from specjax.drafters.draft_model import DraftModel
 from specjax.drafters.empty import Empty
 from specjax.drafters.ngram import NGram
-from specjax.gain import ExpectedGain, Pausing
 from specjax.models.model import Model
 from specjax.models.sources import load, save
-from specjax.policy import Confidence, Entropy, Fixed, Heuristic
+from specjax.policies.gain import ExpectedGain, Pausing
+from specjax.policies.policy import Confidence, Entropy, Fixed, Heuristic
 from specjax.sampling import Sampling
+from specjax.sampling.automata import choices, regex
 from specjax.session import Generation, Method, Session, Settings
 from specjax.sharding import make_mesh
 from specjax.verifiers.coupled import Coupled

@@ -7,10 +7,10 @@ import dataclasses
 
 import numpy as np
 
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
 from specjax import tokenizers, types
 from specjax.drafters import empty
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled
 
 

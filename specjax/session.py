@@ -9,18 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import (
-  answers,
-  decode,
-  sharding,
-  stopping,
-  streams,
-  tokenizers,
-  types,
-)
+from specjax import answers, sharding, streams, tokenizers, types
 from specjax import cache as cache_lib
 from specjax import sampling as sampling_lib
 from specjax.answers import Generation, Method, Settings, random_streams
+from specjax.decoding import decode, stopping
 from specjax.drafters import draft_model
 
 SMALLEST_BUCKET = 128

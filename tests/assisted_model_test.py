@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import policy, step, testing
 from specjax import sampling as sampling_lib
+from specjax import testing
+from specjax.decoding import step
 from specjax.drafters import assisted_model, draft_model
+from specjax.policies import policy
 from specjax.testing import table
 from specjax.verifiers import coupled
 from tests import decoding, toys

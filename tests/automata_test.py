@@ -11,7 +11,7 @@ from absl.testing import absltest, parameterized
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import automata, constraints
+from specjax.sampling import automata, constraints
 from tests import decoding
 
 WORDS = decoding.Letters(("<e>", "a", "b", "c", "ab", "bc", "<f>"), (0, 6))

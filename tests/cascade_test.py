@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import policy, step, testing
 from specjax import sampling as sampling_lib
+from specjax import testing
+from specjax.decoding import step
 from specjax.drafters import cascade, draft_model, empty, ngram
+from specjax.policies import policy
 from specjax.testing import table
 from specjax.verifiers import rejection
 from tests import decoding, toys

@@ -9,7 +9,7 @@ import numpy as np
 
 from specjax import exact
 from specjax.laws import cells, drafts
-from specjax.testing import laws
+from specjax.testing import cases
 
 
 def decisions(rows, u):
@@ -92,11 +92,11 @@ class DraftsTest(parameterized.TestCase):
     law = siblings(greedy, np.array([[1, 0]]))
     np.testing.assert_array_equal(np.exp(law), [[0, 0, 1]])
 
-  @parameterized.product(kind=tuple(laws.KINDS), depth=(0, 1, 2))
+  @parameterized.product(kind=tuple(cases.KINDS), depth=(0, 1, 2))
   def test_all_drafts_of_a_prefix_are_certain_together(self, kind, depth):
-    law = laws.random(1, 3)
+    law = cases.random(1, 3)
     rows = drafts.enumerate_all(
-      law, laws.KINDS[kind](law), (0, 0, 1), depth, drafts.sequences(3, 1)
+      law, cases.KINDS[kind](law), (0, 0, 1), depth, drafts.sequences(3, 1)
     )
     mass = np.bincount(rows.source, rows.weight)
     np.testing.assert_allclose(mass, np.ones(3), atol=1e-15)
@@ -104,7 +104,7 @@ class DraftsTest(parameterized.TestCase):
     self.assertEqual(rows.draft.max_depth, 2)
 
   def test_a_slot_has_the_law_behind_its_own_path(self):
-    law = laws.random(1, 3)
+    law = cases.random(1, 3)
     rows = drafts.enumerate_all(
       law, exact.honest(law), (0, 0, 1), 2, drafts.sequences(3, 1)
     )

@@ -11,9 +11,9 @@ from absl.testing import absltest, parameterized
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import calibration, cost, gain, policy
 from specjax.bench import build, loading
 from specjax.drafters import draft_model
+from specjax.policies import calibration, cost, gain, policy
 from tests import runs, toys
 
 TABLE = calibration.CostTable(

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from specjax import sampling as sampling_lib
-from specjax import step, testing, tokenizers
+from specjax import testing, tokenizers
+from specjax.decoding import step
 from specjax.drafters import cross_vocabulary, draft_model, empty
 from specjax.testing import table
 from specjax.verifiers import rejection

@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import decode, stopping, streams, types
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
+from specjax import streams, types
+from specjax.decoding import decode, stopping
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled
 
 CAPACITY = 96

@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import plans, types
-from specjax.drafters import block_parallel, branching, chained, eagle, medusa
-from specjax.models import block_heads, chained_heads, eagle_heads, heads
+from specjax import types
+from specjax.drafters import block_parallel, chained, eagle, medusa
+from specjax.models.heads import block_heads, chained_heads, eagle_heads
+from specjax.models.heads import head as heads_lib
+from specjax.trees import branching, plans
 from tests import toys
 
 D, V = toys.TINY_CONFIG.embed_dim, toys.TINY_VOCAB
@@ -32,7 +34,7 @@ KINDS = (
 )
 
 
-def randomly(head: heads.Head, seed: int = 0, scale: float = 1.0) -> Any:
+def randomly(head: heads_lib.Head, seed: int = 0, scale: float = 1.0) -> Any:
   """The head with spread parameters; zeros and ones would hide what they do."""
   rng = np.random.default_rng(seed)
 
@@ -52,8 +54,8 @@ def head(kind: str, draft_vocab: int | None = None) -> Any:
   key = jax.random.key(0)
   if kind.startswith("medusa"):
     own = None if kind == "medusa_shared" else V
-    config = heads.MedusaConfig(4, 1, D, own)
-    return randomly(heads.MedusaHeads.init(config, key))
+    config = heads_lib.MedusaConfig(4, 1, D, own)
+    return randomly(heads_lib.MedusaHeads.init(config, key))
   if kind in chained_heads.CELLS:
     config = chained_heads.ChainedConfig(kind, 4, 1, D, draft_vocab)
     return randomly(chained_heads.ChainedHeads.init(config, key))

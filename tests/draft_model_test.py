@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, step
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
+from specjax.decoding import decode, step
 from specjax.drafters import draft_model, empty
 from specjax.models import model as model_lib
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled, rejection
 from tests import decoding, reference, toys
 

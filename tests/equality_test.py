@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, stopping, types
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
+from specjax import types
+from specjax.decoding import decode, stopping
 from specjax.drafters import draft_model, empty, ngram
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled
 from tests import decoding, reference, toys
 

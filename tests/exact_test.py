@@ -12,9 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, exact, policy, streams, tree, types
+from specjax import exact, streams, types
 from specjax import sampling as sampling_lib
+from specjax.decoding import decode
 from specjax.drafters import draft_model
+from specjax.policies import policy
+from specjax.trees import tree
 from specjax.verifiers import coupled, rejection
 from tests import reference, tables, toys
 

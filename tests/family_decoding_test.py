@@ -15,11 +15,11 @@ from absl.testing import absltest, parameterized
 import jax.numpy as jnp
 import pytest
 
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
 from specjax.drafters import draft_model, empty
 from specjax.models import huggingface
 from specjax.models import model as model_lib
+from specjax.policies import policy as policy_lib
 from tests import decoding, family_files, toys, tree_decoding_test
 
 NEW = 40

@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import metrics, streams
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
+from specjax import streams
 from specjax.bench import findings, memory, replay, streaming
 from specjax.drafters import draft_model
+from specjax.reports import metrics
 from tests import toys
 from tests.benches import PROMPTS, Words, bench
 

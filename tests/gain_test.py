@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, gain, policy, types
+from specjax import types
+from specjax.decoding import decode
 from specjax.drafters import draft_model, empty, ngram, tree_draft_model
+from specjax.policies import gain, policy
 from specjax.verifiers import coupled
 from tests import decoding, toys
 

@@ -16,12 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, plans, testing, tree
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax import step as step_lib
-from specjax.drafters import branching, chained, eagle, empty, medusa
-from specjax.models import chained_heads, eagle_heads, heads, transformer
+from specjax import testing
+from specjax.decoding import decode
+from specjax.decoding import step as step_lib
+from specjax.drafters import chained, eagle, empty, medusa
+from specjax.models import transformer
+from specjax.models.heads import chained_heads, eagle_heads
+from specjax.models.heads import head as heads_lib
+from specjax.trees import branching, plans, tree
 from specjax.verifiers import coupled, rejection
 from tests import decoding, draft_heads, heads_test
 
@@ -91,8 +95,8 @@ def _eagle(kind: str, **settings) -> eagle_heads.EagleHead:
 
 def medusa_by_hand(target, step):
   """Head k has the k + 1 steps after the hidden state's own in its matrix."""
-  config = heads.MedusaConfig(3, 0, WIDTH, WIDTH)
-  head = heads.MedusaHeads.init(config, jax.random.key(0))
+  config = heads_lib.MedusaConfig(3, 0, WIDTH, WIDTH)
+  head = heads_lib.MedusaHeads.init(config, jax.random.key(0))
   power = np.linalg.matrix_power
   return medusa.Medusa(
     still(

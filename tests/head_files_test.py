@@ -18,15 +18,15 @@ import pytest
 from safetensors import numpy as safetensors
 
 from specjax.drafters import chained, eagle, medusa
-from specjax.models import (
+from specjax.models import huggingface
+from specjax.models.heads import (
   chained_heads,
   eagle_files,
   eagle_heads,
-  heads,
-  huggingface,
   medusa_files,
   saved_heads,
 )
+from specjax.models.heads import head as heads_lib
 from tests import draft_heads, toys
 
 D, V = draft_heads.D, draft_heads.V
@@ -50,7 +50,7 @@ EAGLE3_CONFIG = {
 }
 
 
-def flat(head: heads.Head) -> dict[str, np.ndarray]:
+def flat(head: heads_lib.Head) -> dict[str, np.ndarray]:
   """Parameters by dotted path, matrices as files hold them."""
   leaves, _ = jax.tree_util.tree_flatten_with_path(head.params)
   return {
@@ -75,7 +75,7 @@ class HeadFilesTest(parameterized.TestCase):
     safetensors.save_file(tensors, str(self.folder / file))
     return str(self.folder)
 
-  def assert_same(self, got: heads.Head, wanted: heads.Head):
+  def assert_same(self, got: heads_lib.Head, wanted: heads_lib.Head):
     self.assertEqual(got.config, wanted.config)
     jax.tree.map(np.testing.assert_array_equal, got.params, wanted.params)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from specjax import types
-from specjax.models import chained_heads, eagle_heads
+from specjax.models.heads import chained_heads, eagle_heads
 from tests import draft_heads, reference, toys
 
 D, V = draft_heads.D, draft_heads.V

@@ -17,12 +17,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from specjax import answers, decode, policy, sharding
+from specjax import answers, sharding
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
+from specjax.decoding import decode
 from specjax.drafters import draft_model, ngram, tree_draft_model
 from specjax.models import int8
 from specjax.models import model as model_lib
+from specjax.policies import policy
 from specjax.verifiers import coupled, rejection
 from tests import decoding, toys
 

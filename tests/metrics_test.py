@@ -8,7 +8,7 @@ from absl.testing import absltest, parameterized
 import numpy as np
 import pytest
 
-from specjax import metrics
+from specjax.reports import metrics
 from tests.rounds import answer
 
 # Accepts all of 4, is refused after 1, drafts nothing, is cut after 2 by EOS.

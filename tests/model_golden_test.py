@@ -17,11 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, policy, streams, types
 from specjax import sampling as sampling_lib
+from specjax import streams, types
+from specjax.decoding import decode
 from specjax.drafters import empty
 from specjax.models import gguf, huggingface, sources
 from specjax.models import model as model_lib
+from specjax.policies import policy
 from specjax.verifiers import coupled
 from tests import checkpoint_files, family_files
 from tests.parity import make_model_golden as maker

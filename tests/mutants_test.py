@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import exact, sampling, streams, tree
+from specjax import exact, sampling, streams
+from specjax.trees import tree
 from specjax.verifiers import coupled, ratio, rejection
 from tests import tables
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import policy as policy_lib
 from specjax import types
 from specjax.drafters import empty, ngram
+from specjax.policies import policy as policy_lib
 from tests import decoding, toys
 
 SLOTS = 16

@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import growth, plans, streams, tree, types
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
+from specjax import streams, types
+from specjax.policies import policy as policy_lib
 from specjax.testing import recording, table
+from specjax.trees import growth, plans, tree
 from specjax.verifiers import coupled
 from tests import decoding
 

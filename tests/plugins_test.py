@@ -14,8 +14,10 @@ from absl.testing import absltest, parameterized
 import jax.numpy as jnp
 
 from experiments.plugins import bigram, halving, matching
-from specjax import policy, run, tree
+from specjax import run
 from specjax.bench import build, loading, parts
+from specjax.policies import policy
+from specjax.trees import tree
 from tests import runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

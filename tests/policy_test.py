@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import policy as policy_lib
-from specjax import session, step, types
+from specjax import session, types
+from specjax.decoding import step
 from specjax.drafters import draft_model, ngram
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled
 from tests import decoding, toys
 

@@ -10,11 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import decode, prefill, stopping, tree, types
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
+from specjax import types
+from specjax.decoding import decode, prefill, stopping
 from specjax.drafters import draft_model, empty
 from specjax.models import model as model_lib
+from specjax.policies import policy as policy_lib
+from specjax.trees import tree
 from specjax.verifiers import coupled
 from tests import decoding, toys
 

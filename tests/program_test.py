@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, plans, policy, streams, types
 from specjax import sampling as sampling_lib
+from specjax import streams, types
+from specjax.decoding import decode
 from specjax.drafters import (
   cascade,
   draft_model,
@@ -31,6 +32,8 @@ from specjax.drafters import (
 )
 from specjax.models import layers
 from specjax.models import model as model_lib
+from specjax.policies import policy
+from specjax.trees import plans
 from specjax.verifiers import coupled, rejection
 from tests import toys
 

@@ -15,7 +15,7 @@ import pytest
 
 from specjax import exact, run
 from specjax.laws import drafts
-from specjax.testing import laws, mutants, reuse
+from specjax.testing import cases, mutants, reuse
 from specjax.verifiers import (
   block,
   coupled,
@@ -24,7 +24,7 @@ from specjax.verifiers import (
   traversal,
 )
 
-TARGET, DRAFT = laws.random(1, 3), laws.random(2, 3)
+TARGET, DRAFT = cases.random(1, 3), cases.random(2, 3)
 # Two siblings, and a child of the first.
 PARENTS = (0, 0, 1)
 CONFIG = pathlib.Path(__file__).parent.parent / "configs" / "exactness.py"
@@ -40,7 +40,7 @@ class TreeLawTest(parameterized.TestCase):
     coupled.Coupled(), multi_candidate.MultiCandidate(), traversal.Traversal()
   )
   def test_every_kind_of_siblings_is_lossless(self, rule):
-    for kind, proposal in laws.KINDS.items():
+    for kind, proposal in cases.KINDS.items():
       with self.subTest(kind):
         self.assertLess(distance(rule, proposal(DRAFT)), 1e-12)
 
@@ -63,7 +63,7 @@ class TreeLawTest(parameterized.TestCase):
     self.assertLess(exact.total_variation(as_tree, as_chain), 1e-15)
 
   def test_more_siblings_keep_more(self):
-    rule, proposal = multi_candidate.MultiCandidate(), laws.KINDS["mixed"]
+    rule, proposal = multi_candidate.MultiCandidate(), cases.KINDS["mixed"]
     kept = [
       exact.expected_accepted(rule, TARGET, proposal(DRAFT), 1, (0,) * n)
       for n in (1, 3)
@@ -82,7 +82,7 @@ class StopTest(parameterized.TestCase):
   def test_a_stop_that_knows_the_token_is_biased(self, rule):
     off = lambda seen: mutants.distance(
       rule,
-      mutants.anticipating(laws.random(2, 3), seen=seen),
+      mutants.anticipating(cases.random(2, 3), seen=seen),
       TARGET,
       lengths=(2,),
     )

@@ -7,7 +7,7 @@ import io
 from absl.testing import absltest, parameterized
 import rich.console
 
-from specjax import report, tables
+from specjax.reports import report, tables
 
 SAME = {"equal": 6, "total": 6, "first_difference_margin": None}
 

@@ -20,10 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import api, automata, session, stopping, types
+from specjax import api, session, types
 from specjax import sampling as sampling_lib
-from specjax import step as step_lib
+from specjax.decoding import step as step_lib
+from specjax.decoding import stopping
 from specjax.drafters import draft_model, empty, ngram
+from specjax.sampling import automata
 from specjax.verifiers import coupled, rejection
 from tests import decode_test, decoding, reference, toys
 

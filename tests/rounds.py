@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from specjax import metrics
+from specjax.reports import metrics
 
 
 def answer(

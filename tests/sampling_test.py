@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import automata, constraints, tree
 from specjax import sampling as sampling_lib
-from specjax import settings as settings_lib
+from specjax.sampling import automata, constraints
+from specjax.sampling import settings as settings_lib
+from specjax.trees import tree
 from tests import decoding, reference
 
 Sampling = sampling_lib.Sampling

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import specjax
-from specjax import decode, stopping, streams
+from specjax import streams
+from specjax.decoding import decode, stopping
 from tests import decoding, toys
 
 TARGET = toys.tiny(0)

@@ -10,10 +10,10 @@ import pytest
 
 import specjax
 from specjax import api, session
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
 from specjax.answers import Method, Settings
 from specjax.drafters import draft_model, ngram
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled
 from tests import decoding, toys
 from tests.decoding import Letters

@@ -8,7 +8,7 @@ from typing import Any
 from absl.testing import absltest, parameterized
 import numpy as np
 
-from specjax import metrics, speed
+from specjax.reports import metrics, speed
 from tests.rounds import answer
 
 

@@ -8,8 +8,9 @@ from absl.testing import absltest, parameterized
 import numpy as np
 import pytest
 
-from specjax import session, stopping
+from specjax import session
 from specjax.answers import Method, Settings
+from specjax.decoding import stopping
 from specjax.drafters import draft_model, empty
 from tests import decoding, toys
 from tests.decoding import Letters

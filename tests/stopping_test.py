@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import stopping, types
+from specjax import types
+from specjax.decoding import stopping
 from specjax.drafters import draft_model
 from tests import decoding, toys
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from specjax import sampling as sampling_lib
-from specjax import step, streams, types
+from specjax import streams, types
+from specjax.decoding import step
 from specjax.drafters import draft_model, ngram
 from specjax.verifiers import coupled, rejection
 from tests import decoding, reference, toys

@@ -9,9 +9,9 @@ from unittest import mock
 from absl.testing import absltest, parameterized
 import numpy as np
 
-from specjax import speed
 from specjax.bench import loading, replay, summary
 from specjax.models import gguf_header, int8, sources
+from specjax.reports import speed
 from tests import toys
 from tests.rounds import answer
 

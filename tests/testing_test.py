@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import pytest
 
 from experiments.plugins import bigram, matching
-from specjax import sampling, testing, tree
+from specjax import sampling, testing
 from specjax import streams as streams_lib
 from specjax.drafters import draft_model, rollout
-from specjax.testing import laws, rules, table
+from specjax.testing import cases, rules, table
+from specjax.trees import tree
 from specjax.verifiers import coupled, multi_candidate, rejection
 from tests import toys
 
@@ -35,7 +36,7 @@ class RightRulesTest(parameterized.TestCase):
     self.assertLess(max(found.values()), 1e-12)
 
   @parameterized.parameters(
-    (coupled.Coupled(), tuple(laws.KINDS)),
+    (coupled.Coupled(), tuple(cases.KINDS)),
     (multi_candidate.MultiCandidate(), ("mixed", "as given")),
     (multi_candidate.KSeq(), ("independent",)),
   )

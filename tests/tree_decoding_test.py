@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, types
-from specjax import policy as policy_lib
 from specjax import sampling as sampling_lib
+from specjax import types
+from specjax.decoding import decode
 from specjax.drafters import empty
 from specjax.models import model as model_lib
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import rejection
 from tests import decoding, toys
 

@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import plans, testing, tree, types
 from specjax import sampling as sampling_lib
+from specjax import testing, types
 from specjax.drafters import empty, tree_draft_model
 from specjax.models import model as model_lib
 from specjax.testing import table
+from specjax.trees import plans, tree
 from specjax.verifiers import multi_candidate, traversal
 from tests import decoding, reference, toys
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import tree, types
+from specjax import types
+from specjax.trees import tree
 from specjax.verifiers import coupled, ratio, rejection
 
 # Row 0: two children of the root, one below each, and one more below slot 3.

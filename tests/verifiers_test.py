@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specjax import decode, exact, stopping, streams, testing, tree, types
+from specjax import exact, streams, testing, types
+from specjax.decoding import decode, stopping
 from specjax.drafters import draft_model, tree_draft_model
 from specjax.laws import drafts as drafts_lib
+from specjax.trees import tree
 from specjax.verifiers import (
   block,
   multi_candidate,

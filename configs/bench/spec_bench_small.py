@@ -12,8 +12,8 @@ greedy, three paired runs: two hours on two CPU cores. The ids were drawn
 before anything was timed.
 
 Fixed draft lengths lose where nothing is copied. The methods in `gain` draft
-only where it pays (`specjax.gain.ExpectedGain`) and cost nothing while they do
-not; in `pairs` two tokens at least must have occurred before.
+only where it pays (`specjax.policies.gain.ExpectedGain`) and cost nothing while
+they do not; in `pairs` two tokens at least must have occurred before.
 """
 
 import json

@@ -9,7 +9,8 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import tree, types
+from specjax import types
+from specjax.trees import tree
 
 
 class State(struct.PyTreeNode):

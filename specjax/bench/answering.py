@@ -5,9 +5,10 @@
 from ml_collections import ConfigDict
 import numpy as np
 
-from specjax import metrics, report, tables, tokenizers
 from specjax import session as session_lib
+from specjax import tokenizers
 from specjax.bench import build, loading
+from specjax.reports import metrics, report, tables
 
 
 def answer(

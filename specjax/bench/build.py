@@ -13,7 +13,7 @@ import numpy as np
 from specjax import answers, api, data, tokenizers, types
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax.bench import parts, restrictions
+from specjax.bench import parts, sampling_section
 from specjax.models import gguf_header, sources
 
 
@@ -83,7 +83,7 @@ def settings(
 
   Without a tokenizer, settings that name tokens are left out.
   """
-  sampling = restrictions.sampling(config.sampling, tokenizer)
+  sampling = sampling_section.sampling(config.sampling, tokenizer)
   vocab = None if tokenizer is None else tokenizer.num_tokens
   row = sampling_lib.per_row(sampling, 1, vocab=vocab)
   answers.check_samples(config.samples, row)

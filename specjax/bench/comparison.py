@@ -9,7 +9,6 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax import report
 from specjax import session as session_lib
 from specjax.bench import (
   build,
@@ -23,6 +22,7 @@ from specjax.bench import (
   workdir,
 )
 from specjax.drafters import empty
+from specjax.reports import report
 
 Say = Callable[[int, str], None]
 Progress = Callable[[int, int], contextlib.AbstractContextManager[Say]]

@@ -18,9 +18,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax import exact, report
+from specjax import exact
 from specjax.bench import configuration, parts, proof_schema, storage, workdir
-from specjax.testing import laws, mutants
+from specjax.reports import report
+from specjax.testing import cases, mutants
 
 RESULT = "exactness.json"
 TOLERANCE = 1e-6
@@ -75,9 +76,9 @@ def _rules(config: ConfigDict) -> dict[str, Any]:
     if not rule.lossless:
       raise ValueError(f"{where} is not lossless: there is nothing to prove")
     for kind in section.drafters:
-      if kind not in laws.KINDS:
+      if kind not in cases.KINDS:
         raise ValueError(
-          f"{where}.drafters holds {kind!r}: use {', '.join(laws.KINDS)}"
+          f"{where}.drafters holds {kind!r}: use {', '.join(cases.KINDS)}"
         )
     made[name] = rule
   return made
@@ -87,7 +88,7 @@ def _proofs(config: ConfigDict, rules) -> Iterator[dict[str, Any]]:
   """One line a rule, structure and kind of draft."""
   section = config.exactness
   target, other = (
-    laws.random(seed, section.vocab, section.memory) for seed in (1, 2)
+    cases.random(seed, section.vocab, section.memory) for seed in (1, 2)
   )
   for name, rule in rules.items():
     for shape in section.rules[name].structures:
@@ -96,7 +97,7 @@ def _proofs(config: ConfigDict, rules) -> Iterator[dict[str, Any]]:
       tokens = max(depths) + 2
       wanted = exact.joint(target, tokens)
       for kind in section.rules[name].drafters:
-        drafts = laws.KINDS[kind](other)
+        drafts = cases.KINDS[kind](other)
         law = exact.law(rule, target, drafts, depths, tokens, parents)
         yield {
           "verifier": name,

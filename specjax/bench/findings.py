@@ -12,7 +12,6 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax import metrics
 from specjax import session as session_lib
 from specjax.bench import (
   measure,
@@ -24,6 +23,7 @@ from specjax.bench import (
   trace,
 )
 from specjax.drafters import empty
+from specjax.reports import metrics
 
 Say = Callable[[int, str], None]
 Lines = list[dict[str, Any]]

@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from specjax import data, metrics, tokenizers
+from specjax import data, tokenizers
 from specjax import session as session_lib
 from specjax.bench import build
 from specjax.drafters import empty
 from specjax.models import model
+from specjax.reports import metrics
 
 PLAIN, REFERENCE = "plain", "plain_reference"
 _WIDTH_ROUNDS = 16

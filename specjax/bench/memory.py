@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from specjax import decode
 from specjax import session as session_lib
+from specjax.decoding import decode
 
 
 def measure(session: session_lib.Session) -> dict[str, int | None]:

@@ -64,12 +64,12 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "threshold": "specjax.verifiers.lossy:Threshold",
   },
   "policy": {
-    "fixed": "specjax.policy:fixed",
-    "heuristic": "specjax.policy:heuristic",
-    "confidence": "specjax.policy:confidence",
-    "entropy": "specjax.policy:entropy",
-    "expected_gain": "specjax.cost:expected_gain",
-    "pausing": "specjax.cost:pausing",
+    "fixed": "specjax.policies.policy:fixed",
+    "heuristic": "specjax.policies.policy:heuristic",
+    "confidence": "specjax.policies.policy:confidence",
+    "entropy": "specjax.policies.policy:entropy",
+    "expected_gain": "specjax.policies.cost:expected_gain",
+    "pausing": "specjax.policies.cost:pausing",
   },
 }
 _PROVIDED = {

@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from specjax import tree, types
+from specjax import types
+from specjax.trees import tree
 
 
 @functools.partial(

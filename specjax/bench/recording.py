@@ -17,9 +17,10 @@ import numpy as np
 
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
-from specjax import step as step_lib
-from specjax import stopping, types
 from specjax import streams as streams_lib
+from specjax import types
+from specjax.decoding import step as step_lib
+from specjax.decoding import stopping
 
 _step = jax.jit(step_lib.step, donate_argnames=("state",))
 

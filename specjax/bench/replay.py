@@ -29,10 +29,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import decode, types
 from specjax import session as session_lib
 from specjax import streams as streams_lib
+from specjax import types
 from specjax.bench import passes, recording
+from specjax.decoding import decode
 
 
 class ReplayDrafter(struct.PyTreeNode):

@@ -12,8 +12,8 @@ import time
 import numpy as np
 
 from specjax import session as session_lib
-from specjax import speed
 from specjax.bench import measure
+from specjax.reports import speed
 
 
 def measure_all(

@@ -14,11 +14,11 @@ from typing import Any
 
 import jax
 
-from specjax import metrics, speed
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax.bench import loading, replay
 from specjax.models import gguf_header
+from specjax.reports import metrics, speed
 from specjax.verifiers import coupled
 
 _UNQUANTISED = ("F64", "F32", "F16", "BF16")

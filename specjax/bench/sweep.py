@@ -22,7 +22,6 @@ from typing import Any
 from etils import epath
 from ml_collections import ConfigDict
 
-from specjax import report, tables
 from specjax.bench import (
   backend,
   build,
@@ -35,6 +34,7 @@ from specjax.bench import (
   sweep_table,
   workdir,
 )
+from specjax.reports import report, tables
 
 TABLE = "sweep.csv"
 _LONGEST_NAME = 120  # of a folder; file systems take 255 bytes

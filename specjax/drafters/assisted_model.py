@@ -17,8 +17,9 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import sampling, tree, types
+from specjax import sampling, types
 from specjax.drafters import draft_model, ngram, reading
+from specjax.trees import tree
 
 
 def assisted_model(

@@ -12,9 +12,10 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import plans, sharding, types
-from specjax.drafters import branching, rollout
-from specjax.models import block_heads, saved_heads
+from specjax import sharding, types
+from specjax.drafters import rollout
+from specjax.models.heads import block_heads, saved_heads
+from specjax.trees import branching, plans
 
 
 def block_parallel(

@@ -15,8 +15,9 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import tree, types
+from specjax import types
 from specjax.drafters import draft_model, early_exit, ngram
+from specjax.trees import tree
 
 
 def lookup_or_model(

@@ -9,9 +9,10 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import plans, sharding, types
-from specjax.drafters import branching, rollout
-from specjax.models import eagle_files, eagle_heads
+from specjax import sharding, types
+from specjax.drafters import rollout
+from specjax.models.heads import eagle_files, eagle_heads
+from specjax.trees import branching, plans
 
 
 def eagle(

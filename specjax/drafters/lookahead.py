@@ -30,7 +30,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import sampling, tree, types
+from specjax import sampling, types
+from specjax.trees import tree
 
 _NONE = -1  # No guess yet.
 

@@ -13,10 +13,11 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import plans, sharding, types
-from specjax.drafters import branching, rollout
-from specjax.models import heads as heads_lib
-from specjax.models import medusa_files
+from specjax import sharding, types
+from specjax.drafters import rollout
+from specjax.models.heads import head as heads_lib
+from specjax.models.heads import medusa_files
+from specjax.trees import branching, plans
 
 
 def medusa(

@@ -14,7 +14,8 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from specjax import tree, types
+from specjax import types
+from specjax.trees import tree
 
 
 @jax.tree_util.register_static

@@ -12,7 +12,8 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import sampling, tree, types
+from specjax import sampling, types
+from specjax.trees import tree
 
 NextLogits = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
 

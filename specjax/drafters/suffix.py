@@ -21,8 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import tree, types
+from specjax import types
 from specjax.drafters import recorded
+from specjax.trees import tree
 
 _NONE = -1  # No token: a gap between texts, or a slot without one.
 

@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import streams, tree, types
+from specjax import streams, types
 from specjax.drafters import recorded
+from specjax.trees import tree
 
 _NONE = -1  # Past the end of a record.
 

@@ -13,9 +13,10 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import growth, plans, sharding, types
-from specjax import tree as tree_lib
+from specjax import sharding, types
 from specjax.drafters import reading, rollout
+from specjax.trees import growth, plans
+from specjax.trees import tree as tree_lib
 
 
 class State(struct.PyTreeNode):

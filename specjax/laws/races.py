@@ -24,8 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import tree, types
+from specjax import types
 from specjax.laws import enumeration
+from specjax.trees import tree
 
 BISECTIONS = 64  # from [-REACH, REACH] down to neighbouring float64 numbers
 REACH = 200.0  # thresholds further out are infinite

@@ -21,7 +21,7 @@ import numpy as np
 
 from specjax import exact, sampling
 from specjax.laws import drafts as drafts_lib
-from specjax.testing import laws, reuse
+from specjax.testing import cases, reuse
 from specjax.verifiers import block, multi_candidate, rejection
 
 STRUCTURAL, NUMERICAL = "structural", "numerical"
@@ -138,7 +138,7 @@ def mutate(
 
 def measure() -> Iterator[Mutant]:
   """Every mutant and its total variation from the target's law."""
-  drafts = exact.honest(laws.random(2, VOCAB))
+  drafts = exact.honest(cases.random(2, VOCAB))
   rules = rejection.Rejection(), block.Block()
   right = max(distance(rule, drafts) for rule in rules)
   for name, kind, module, rule, replacements in TEXTS:
@@ -152,18 +152,18 @@ def measure() -> Iterator[Mutant]:
 
 def distance(rule, drafts, target=None, lengths=LENGTHS, **shape) -> float:
   """Total variation of a rule from the law that it should keep."""
-  target = target or laws.random(1, VOCAB)
+  target = target or cases.random(1, VOCAB)
   law = exact.law(rule, target, drafts, lengths, TOKENS, **shape)
   return exact.total_variation(law, exact.joint(target, TOKENS))
 
 
 def _told_wrong() -> Iterator[tuple[str, float]]:
   """Right rules with drafts, laws or numbers that are wrong."""
-  q = laws.random(2, VOCAB)
+  q = cases.random(2, VOCAB)
   rule = rejection.Rejection()
   yield (
     "softmax scored argmax",
-    distance(rule, exact.Drafts(laws.best(q), q)),
+    distance(rule, exact.Drafts(cases.best(q), q)),
   )
   yield "anticipating stop", distance(rule, anticipating(q))
   yield (
@@ -213,7 +213,7 @@ def filters_first() -> float:
   def law(log_probs):
     rows = sampling.per_row(settings, 1)
     x = np.asarray(log_probs(logits.astype(np.float32), rows), np.float64)
-    return laws.constant(laws.normalised(x)[0])
+    return cases.constant(cases.normalised(x)[0])
 
   right, wrong = law(sampling.log_probs), law(mutant.log_probs)
   found = exact.law(

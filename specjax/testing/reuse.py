@@ -22,7 +22,7 @@ import numpy as np
 from specjax import exact, sampling, types
 from specjax.laws import cells, enumeration
 from specjax.laws import drafts as drafts_lib
-from specjax.testing import laws
+from specjax.testing import cases
 
 TARGET, DRAFT = np.array([0.5, 0.2, 0.3]), np.array([0.2, 0.3, 0.5])
 
@@ -49,7 +49,7 @@ class FromOneNumber:
 
 def shared_noise(rule: types.Verifier) -> float:
   """Total variation where one number draws a token and tests it."""
-  target, draft = laws.constant(np.log(TARGET)), laws.constant(np.log(DRAFT))
+  target, draft = cases.constant(np.log(TARGET)), cases.constant(np.log(DRAFT))
   law = exact.law(FromOneNumber(rule), target, exact.honest(draft), (1,), 2)
   return exact.total_variation(law, exact.joint(target, 2))
 

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import exact, tree, types
+from specjax import exact, types
 from specjax import streams as streams_lib
-from specjax.testing import laws, recording
+from specjax.testing import cases, recording
+from specjax.trees import tree
 
 # Draft lengths by round, and tokens to look at; small cases come first.
 ROUNDS = (((1,), 1), ((1,), 2), ((2,), 3), ((1, 2, 0), 3))
@@ -31,7 +32,7 @@ def check_exact(
   vocab: int = 3,
   rounds: Sequence[tuple[Sequence[int], int]] = ROUNDS,
   trees: Sequence[tuple[Sequence[int], Sequence[int], int]] = TREES,
-  kinds: Sequence[str] = tuple(laws.KINDS),
+  kinds: Sequence[str] = tuple(cases.KINDS),
   tolerance: float = TOLERANCE,
 ) -> dict[str, float]:
   """Checks a rule's output law by enumeration, on its own code.
@@ -48,7 +49,7 @@ def check_exact(
       look at. Two tokens or more span rounds.
     trees: the same for trees, each with the slots of its nodes' parents; left
       out for a rule of chains.
-    kinds: of `laws.KINDS`, those that the rule is made for.
+    kinds: of `cases.KINDS`, those that the rule is made for.
     tolerance: total variation that is allowed.
 
   Returns:
@@ -88,13 +89,13 @@ def check_exact(
 def _cases(vocab, rounds, trees, kinds):
   """Label, target, drafts, lengths, tokens and parents of every case."""
   for (lengths, tokens), (case, target, drafts) in itertools.product(
-    rounds, laws.cases(vocab)
+    rounds, cases.cases(vocab)
   ):
     if drafts.reported is not None or "as given" in kinds:
       label = f"{case}, draft lengths {tuple(lengths)}, {tokens} tokens"
       yield label, target, drafts, lengths, tokens, None
   for parents, lengths, tokens in trees:
-    for case, target, drafts in laws.tree_cases(vocab, kinds):
+    for case, target, drafts in cases.tree_cases(vocab, kinds):
       label = (
         f"{case}, parents {tuple(parents)}, depths {tuple(lengths)}, "
         f"{tokens} tokens"

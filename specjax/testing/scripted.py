@@ -12,9 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from specjax import sampling, tree, types
+from specjax import sampling, types
 from specjax import streams as streams_lib
 from specjax.testing import recording
+from specjax.trees import tree
 
 
 @jax.tree_util.register_static

@@ -13,11 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import decode, policy, stopping, tree, types
 from specjax import sampling as sampling_lib
-from specjax import step as step_lib
 from specjax import streams as streams_lib
+from specjax import types
+from specjax.decoding import decode, stopping
+from specjax.decoding import step as step_lib
+from specjax.policies import policy
 from specjax.testing import recording, scripted
+from specjax.trees import tree
 
 # Ragged, with and without repetitions; ids are taken modulo the vocabulary.
 PROMPTS = ((7, 8, 9, 7, 8), (3,), (5, 6, 5, 6, 5, 6, 5, 6, 5, 6, 5, 6, 5))

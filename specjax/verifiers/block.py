@@ -22,7 +22,8 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from specjax import sampling, tree, types
+from specjax import sampling, types
+from specjax.trees import tree
 from specjax.verifiers import ratio
 
 

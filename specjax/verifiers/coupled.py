@@ -19,8 +19,9 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import sampling, tree, types
+from specjax import sampling, types
 from specjax import streams as streams_lib
+from specjax.trees import tree
 
 
 @jax.tree_util.register_static

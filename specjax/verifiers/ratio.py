@@ -14,8 +14,9 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import sampling, tree, types
+from specjax import sampling, types
 from specjax import streams as streams_lib
+from specjax.trees import tree
 
 
 class Uniforms(struct.PyTreeNode):

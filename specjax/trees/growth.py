@@ -17,9 +17,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from specjax import plans, sharding, types
-from specjax import pool as pool_lib
 from specjax import sampling as sampling_lib
+from specjax import sharding, types
+from specjax.trees import plans
+from specjax.trees import pool as pool_lib
 
 Expand = Callable[[Any, pool_lib.Level], tuple[jax.Array, Any]]
 

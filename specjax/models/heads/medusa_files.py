@@ -13,14 +13,10 @@ import os
 from typing import Any
 
 from specjax import types
-from specjax.models import (
-  head_files,
-  heads,
-  huggingface,
-  json_values,
-  saved_heads,
-)
-from specjax.models.head_files import Folder, Path
+from specjax.models import huggingface, json_values
+from specjax.models.heads import head as heads_lib
+from specjax.models.heads import head_files, saved_heads
+from specjax.models.heads.head_files import Folder, Path
 
 _PREFIX = "medusa_heads."
 _MAP, _SHARED = "token_map", "lm_head.weight"
@@ -28,7 +24,7 @@ _MAP, _SHARED = "token_map", "lm_head.weight"
 
 def load(
   name: str | os.PathLike[str], target: types.Model
-) -> heads.MedusaHeads:
+) -> heads_lib.MedusaHeads:
   """Reads heads in one of the layouts above, or in ours.
 
   Args:
@@ -41,7 +37,7 @@ def load(
   """
   folder = head_files.open_folder(name)
   if saved_heads.is_own(folder):
-    return saved_heads.load(folder, target, heads.MedusaHeads)
+    return saved_heads.load(folder, target, heads_lib.MedusaHeads)
   if "medusa_num_heads" in folder.raw:
     return _load_original(folder, target)
   if folder.raw.get("model_type") == "medusa":
@@ -52,7 +48,9 @@ def load(
   )
 
 
-def _load_original(folder: Folder, target: types.Model) -> heads.MedusaHeads:
+def _load_original(
+  folder: Folder, target: types.Model
+) -> heads_lib.MedusaHeads:
   number = json_values.read(folder.raw, "medusa_num_heads", int, least=1)
   depth = json_values.read(folder.raw, "medusa_num_layers", int, least=0)
   tensors = folder.tensors(huggingface.MEDUSA)
@@ -66,11 +64,11 @@ def _load_original(folder: Folder, target: types.Model) -> heads.MedusaHeads:
     names[f"head_{i}", "output", "kernel"] = f"{i}.{depth}.weight"
   # The file alone knows the sizes.
   size, width = _matrix(tensors, f"0.{depth}.weight", folder)
-  config = heads.MedusaConfig(number, depth, width, size)
+  config = heads_lib.MedusaConfig(number, depth, width, size)
   return _finish(config, tensors, names, None, folder, target)
 
 
-def _load_vllm(folder: Folder, target: types.Model) -> heads.MedusaHeads:
+def _load_vllm(folder: Folder, target: types.Model) -> heads_lib.MedusaHeads:
   read = lambda *entry, **rest: json_values.read(folder.raw, *entry, **rest)
   number = read("num_heads", int, least=1)
   depth = read("num_hidden_layers", int, least=0)
@@ -101,24 +99,26 @@ def _load_vllm(folder: Folder, target: types.Model) -> heads.MedusaHeads:
   ids = None
   if mapped is not None:
     ids = head_files.read_integers(mapped, f"{folder.name}: tensor {_MAP}")
-  config = heads.MedusaConfig(number, depth, width, None if shared else size)
+  config = heads_lib.MedusaConfig(
+    number, depth, width, None if shared else size
+  )
   return _finish(config, tensors, names, ids, folder, target)
 
 
 def _finish(
-  config: heads.MedusaConfig,
+  config: heads_lib.MedusaConfig,
   tensors: Any,
   names: dict[Path, str],
   ids: Any,
   folder: Folder,
   target: types.Model,
-) -> heads.MedusaHeads:
+) -> heads_lib.MedusaHeads:
   head_files.check_width(config.embed_dim, target, folder)
   columns = None
   if config.draft_vocab is not None:
     columns = head_files.columns(target, config.draft_vocab, ids, folder)
   head = head_files.read_head(
-    heads.MedusaHeads, config, tensors, names, folder, target
+    heads_lib.MedusaHeads, config, tensors, names, folder, target
   )
   return head.replace(columns=columns)
 

@@ -15,9 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import policy, prefill, stopping, streams, types
 from specjax import sampling as sampling_lib
-from specjax import step as step_lib
+from specjax import streams, types
+from specjax.decoding import prefill, stopping
+from specjax.decoding import step as step_lib
+from specjax.policies import policy
 from specjax.verifiers import coupled
 
 CONTEXT = 256

@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from specjax import growth, plans, pool, sharding, tree, types
+from specjax import sharding, types
 from specjax.drafters import rollout
+from specjax.trees import growth, plans, pool, tree
 
 
 def plan(

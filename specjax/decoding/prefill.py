@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from specjax import sampling as sampling_lib
-from specjax import stopping, types
+from specjax import types
+from specjax.decoding import stopping
 
 CHUNK = 64
 

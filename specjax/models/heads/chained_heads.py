@@ -27,7 +27,8 @@ import jax
 import jax.numpy as jnp
 
 from specjax import types
-from specjax.models import heads, layers
+from specjax.models import layers
+from specjax.models.heads import head as heads_lib
 
 CELLS = ("hydra", "recurrent", "mlp")
 
@@ -61,7 +62,7 @@ class ChainedConfig:
     return _Chained(self)
 
 
-class ChainedHeads(heads.Head):
+class ChainedHeads(heads_lib.Head):
   """Heads of one cell; see the module."""
 
   config: ChainedConfig = struct.field(pytree_node=False)
@@ -167,5 +168,5 @@ class _MLP(nn.Module):
 
 def _finish(config, x):
   for i in range(config.num_layers):
-    x = heads.ResBlock(name=f"block_{i}")(x)
-  return heads.output(config.draft_vocab)(x)
+    x = heads_lib.ResBlock(name=f"block_{i}")(x)
+  return heads_lib.output(config.draft_vocab)(x)

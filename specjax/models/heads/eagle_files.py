@@ -18,16 +18,14 @@ import numpy as np
 
 from specjax import types
 from specjax.models import (
-  eagle_heads,
-  head_files,
   huggingface_config,
   json_values,
   layout,
-  saved_heads,
   transformer,
   weights,
 )
-from specjax.models.head_files import Folder, Path
+from specjax.models.heads import eagle_heads, head_files, saved_heads
+from specjax.models.heads.head_files import Folder, Path
 
 NAMES: Mapping[Path, str] = {
   ("fuse", "kernel"): "fc.weight",

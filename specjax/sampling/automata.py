@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from specjax import constraints
+from specjax.sampling import constraints
 
 _START = b"\x00"
 MOST_STATES = 4096  # times the vocabulary: what a table may take while built

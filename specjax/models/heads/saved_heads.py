@@ -19,17 +19,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import types
-from specjax.models import head_files, heads, json_values, orbax, weights
-from specjax.models.head_files import Folder
+from specjax.models import json_values, orbax, weights
+from specjax.models.heads import head as heads_lib
+from specjax.models.heads import head_files
+from specjax.models.heads.head_files import Folder
 from specjax.models.transformer import TransformerConfig
 
-_Head = TypeVar("_Head", bound=heads.Head)
+_Head = TypeVar("_Head", bound=heads_lib.Head)
 _KIND, _COLUMNS = "specjax_head", "columns"
 # Fields that say how many modules a network has.
 _COUNTS = ("num_heads", "num_layers")
 
 
-def save(head: heads.Head, path: str | os.PathLike[str]) -> None:
+def save(head: heads_lib.Head, path: str | os.PathLike[str]) -> None:
   """Saves a head in our own layout, which `load` reads.
 
   Raises:

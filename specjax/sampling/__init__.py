@@ -15,8 +15,8 @@ Axis letters: B batch, W slots, Q bad words, V vocabulary.
 import jax
 import jax.numpy as jnp
 
-from specjax import history as history_lib
-from specjax import settings, thresholds
+from specjax.sampling import history as history_lib
+from specjax.sampling import settings, thresholds
 
 GREEDY_BELOW = 1e-6  # a temperature under this is 0: logits would overflow
 

@@ -32,7 +32,8 @@ import jax.numpy as jnp
 
 from specjax import cache as cache_lib
 from specjax import types
-from specjax.models import heads, layers, transformer
+from specjax.models import layers, transformer
+from specjax.models.heads import head as heads_lib
 
 KINDS = ("eagle", "eagle3", "mtp")
 
@@ -68,7 +69,7 @@ class EagleConfig:
     return _Eagle(self)
 
 
-class EagleHead(heads.Head):
+class EagleHead(heads_lib.Head):
   """One decoder layer that drafts; see the module."""
 
   config: EagleConfig = struct.field(pytree_node=False)
@@ -82,7 +83,7 @@ class EagleHead(heads.Head):
 
   def features(self, block: types.Block) -> jax.Array:
     """[B, T, D] what the layer reads of the target."""
-    x = heads.features_of(block, self.config.feature_layers)
+    x = heads_lib.features_of(block, self.config.feature_layers)
     return self.apply("project", x.astype(self.dtype))
 
   def __call__(
@@ -136,7 +137,7 @@ class _Eagle(nn.Module):
       self.attention_norm = norm()
     self.attention = transformer.Attention(c.layer, None, 0)
     self.mlp_norm, self.mlp = norm(), transformer.MLP(c.layer, None)
-    self.final = heads.output(c.draft_vocab)
+    self.final = heads_lib.output(c.draft_vocab)
     if c.own_embedding:
       self.embedding = layers.Embedding(c.layer.vocab_size, width, name="embed")
 

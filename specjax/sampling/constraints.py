@@ -3,7 +3,8 @@
 """Answers that must have a form: a state along the path that masks tokens.
 
 A `Constraint` is any pytree with three pure functions; `Automaton` is the one
-that choices and regular expressions become (`specjax/automata.py`). A `Track`
+that choices and regular expressions become (`specjax/sampling/automata.py`). A
+`Track`
 carries it through decoding, one state a row, or one a node of a draft tree.
 
 Axis letters: B batch, n tokens read, S states, C token classes, V vocabulary.

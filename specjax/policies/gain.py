@@ -16,7 +16,8 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import policy, types
+from specjax import types
+from specjax.policies import policy
 
 # How much a try must seem to bring, for a row that knows nothing.
 HOPE = 1.05

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import constraints
+from specjax.sampling import constraints
 
 NO_ID = -1  # fills rows up
 

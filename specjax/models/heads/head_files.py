@@ -23,17 +23,17 @@ import numpy as np
 
 from specjax import types
 from specjax.models import (
-  heads,
   huggingface,
   parameters,
   safetensors_header,
   sources,
   weights,
 )
+from specjax.models.heads import head as heads_lib
 from specjax.text import untrusted
 
 Path = tuple[str, ...]
-_Head = TypeVar("_Head", bound=heads.Head)
+_Head = TypeVar("_Head", bound=heads_lib.Head)
 
 SINGLE = "model.safetensors"
 

@@ -17,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import cache as cache_lib
-from specjax import prefill as prefill_lib
 from specjax import sampling as sampling_lib
-from specjax import sharding, tree, types
-from specjax import step as step_lib
+from specjax import sharding, types
+from specjax.decoding import prefill as prefill_lib
+from specjax.decoding import step as step_lib
+from specjax.trees import tree
 
 
 def run(

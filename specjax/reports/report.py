@@ -11,7 +11,7 @@ import contextlib
 import sys
 from typing import Any, TextIO
 
-from specjax import tables
+from specjax.reports import tables
 
 ACCEPTED_STYLE = "green underline"
 

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import tree
+from specjax.trees import tree
 
 
 class Plan(Protocol):

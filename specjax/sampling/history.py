@@ -12,7 +12,7 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import constraints
+from specjax.sampling import constraints
 
 NO_TOKEN = -2  # stands in `recent` before a text's first token
 

@@ -26,7 +26,8 @@ import jax.numpy as jnp
 
 from specjax import cache as cache_lib
 from specjax import types
-from specjax.models import heads, layers, transformer
+from specjax.models import layers, transformer
+from specjax.models.heads import head as heads_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ class BlockConfig:
     return _BlockParallel(self)
 
 
-class BlockHead(heads.Head):
+class BlockHead(heads_lib.Head):
   """Drafts a block at once; see the module."""
 
   config: BlockConfig = struct.field(pytree_node=False)
@@ -64,7 +65,7 @@ class BlockHead(heads.Head):
     self, block: types.Block, cache: cache_lib.KVCache
   ) -> cache_lib.KVCache:
     """Appends the features of a block to every layer, not committed."""
-    x = heads.features_of(block, self.config.feature_layers)
+    x = heads_lib.features_of(block, self.config.feature_layers)
     return self.apply("read", x.astype(self.dtype), cache)
 
   def __call__(
@@ -96,7 +97,7 @@ class _BlockParallel(nn.Module):
       _Layer(c.layers, i, name=f"layer_{i}") for i in range(c.layers.num_layers)
     ]
     self.final_norm = transformer.make_norm(c.layers)
-    self.final = heads.output(c.draft_vocab)
+    self.final = heads_lib.output(c.draft_vocab)
 
   def read(self, features, cache):
     x = self.feature_norm(self.fuse(features))

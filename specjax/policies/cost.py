@@ -22,8 +22,10 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import calibration, gain, policy, tree, types
-from specjax.calibration import CONTEXT
+from specjax import types
+from specjax.policies import calibration, gain, policy
+from specjax.policies.calibration import CONTEXT
+from specjax.trees import tree
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,8 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import plans, types
+from specjax import types
+from specjax.trees import plans
 
 
 class Level(struct.PyTreeNode):

@@ -13,8 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from specjax import sampling as sampling_lib
-from specjax import stopping, tree, types
 from specjax import streams as streams_lib
+from specjax import types
+from specjax.decoding import stopping
+from specjax.trees import tree
 
 
 class Round(struct.PyTreeNode):

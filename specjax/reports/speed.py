@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from specjax import metrics
+from specjax.reports import metrics
 
 
 @dataclasses.dataclass(frozen=True)

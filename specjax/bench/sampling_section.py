@@ -17,8 +17,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax import automata, tokenizers
 from specjax import sampling as sampling_lib
+from specjax import tokenizers
+from specjax.sampling import automata
 
 _NOT_NUMBERS = ("bias", "allowed", "bad_words", "choices", "regex")
 
