@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax.models import layers, model, transformer
+from specjax.models import attention, model, transformer
 
 N, K, H = 4, 2, 8
 CONFIG = transformer.TransformerConfig(
@@ -59,7 +59,7 @@ class WindowTest(parameterized.TestCase):
   def test_a_chain_sees_its_window(self, window, lengths):
     q, k, v, starts = self.inputs(5, lengths)
     positions = starts[:, None] + jnp.arange(5)[None]
-    out = layers.attend(
+    out = attention.attend(
       q, k, v, starts, positions, None, scale=H**-0.5, window=window
     )
     slots, own = np.arange(256), np.asarray(positions)[..., None]
@@ -77,7 +77,7 @@ class WindowTest(parameterized.TestCase):
       [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]], bool
     )
     mask = jnp.broadcast_to(ancestors, (2, 4, 4))
-    out = layers.attend(
+    out = attention.attend(
       q, k, v, starts, positions, mask, scale=H**-0.5, window=window
     )
     seen = np.zeros((2, 4, 256), bool)
@@ -93,10 +93,10 @@ class WindowTest(parameterized.TestCase):
     """A NaN would spoil a row even with weight 0, were it read."""
     q, k, v, starts = self.inputs(2, (200, 190))
     positions = starts[:, None] + jnp.arange(2)[None]
-    attend = lambda v: layers.attend(
+    attend = lambda v: attention.attend(
       q, k, v, starts, positions, None, scale=1.0, window=16
     )
-    first = (190 + 1 - 16) // layers.KEY_BLOCK * layers.KEY_BLOCK
+    first = (190 + 1 - 16) // attention.KEY_BLOCK * attention.KEY_BLOCK
     out = jax.jit(attend)(v.at[:, :first].set(jnp.nan))
     np.testing.assert_array_equal(out, jax.jit(attend)(v))
     out = jax.jit(attend)(v.at[:, first].set(jnp.nan))
@@ -105,7 +105,7 @@ class WindowTest(parameterized.TestCase):
   @parameterized.parameters(0, 3, 150, 220)
   def test_a_neighbours_length_changes_nothing(self, neighbour):
     run = jax.jit(
-      lambda q, k, v, starts: layers.attend(
+      lambda q, k, v, starts: attention.attend(
         q,
         k,
         v,

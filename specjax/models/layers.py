@@ -1,25 +1,20 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of a decoder: norms, matrices, rotary positions, cached attention.
+"""Layers of a decoder: norms, matrices, embeddings, rotary positions.
 
-Axis letters: B batch, T block width, U visible recent slots, S cache slots,
-C slots of a key block, N query heads, K kv heads, G query heads a kv head,
-H head size.
+Axis letters: B batch, T block width, H head size, R rotated channels,
+V vocabulary.
 """
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-KEY_BLOCK = 64  # cache slots an attention step reads; measured best on CPU
 ACTIVATIONS = {
   "silu": nn.silu,
   "gelu": lambda x: nn.gelu(x, approximate=False),
   "gelu_tanh": lambda x: nn.gelu(x, approximate=True),
 }
-# A finite start for the running maximum: exp(-inf - -inf) would be NaN where a
-# whole key block is masked.
-LOWEST = -1e30
 
 
 def pairwise_sum(x: jax.Array) -> jax.Array:
@@ -108,6 +103,14 @@ class Linear(nn.Module):
       y = y + bias.astype(y.dtype)[None]
     return y.reshape(*x.shape[:-1], self.features)
 
+  def columns(self, ids):
+    """[Q, in] the columns of these outputs, without the bias."""
+    columns = jnp.take(self.get_variable("params", "kernel"), ids, axis=1).T
+    if not self.int8:
+      return columns
+    scale = jnp.take(self.get_variable("params", "int8_scale"), ids)[:, None]
+    return columns.astype(scale.dtype) * scale
+
 
 class Embedding(nn.Module):
   """Rows of tokens, and the output matrix of tied models."""
@@ -173,105 +176,3 @@ def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
   a, b, rest = jnp.split(x.astype(jnp.float32), [half, 2 * half], axis=-1)
   parts = [a * cos - b * sin, b * cos + a * sin, rest]
   return jnp.concatenate(parts, axis=-1).astype(x.dtype)
-
-
-def attend(
-  q: jax.Array,
-  k: jax.Array,
-  v: jax.Array,
-  lengths: jax.Array,
-  positions: jax.Array,
-  mask: jax.Array | None,
-  *,
-  scale: float,
-  window: int | None = None,
-) -> jax.Array:
-  """Attention of a block over the used part of a cache, [B, T, N, H].
-
-  Key blocks of a fixed size go through an online softmax; how many is decided
-  at run time by the longest row. A further block is an exact no-op for a
-  shorter row (weights 0, scale 1), so neighbours change nothing, and the cost
-  follows what is used of the cache, not its capacity.
-
-  Args:
-    q: [B, T, N, H].
-    k: [B, S, K, H] with the block already written at `lengths`.
-    v: the same shape.
-    lengths: [B] committed slots.
-    positions: [B, U] of the last U slots; earlier slots have their index.
-    mask: [B, T, U] which of the last U slots a token sees; None is causal.
-    scale: factor of the scores.
-    window: positions a token sees, itself counted; None is all. Key blocks
-      that lie before the window of every row are not read.
-  """
-  B, T, N, H = q.shape
-  S, K = k.shape[1:3]
-  C = min(KEY_BLOCK, S)
-  q = q.reshape(B, T, K, N // K, H).astype(jnp.float32) * scale
-
-  def body(j, carry):
-    # The last block would stick out of a capacity that C does not divide: it
-    # starts earlier and skips the slots that were seen.
-    start = jnp.minimum(j * C, S - C)
-    slots = (start + jnp.arange(C))[None]
-    seen = _visible(slots, lengths, T, mask) & (slots >= j * C)[None]
-    if window is not None:
-      seen = seen & _within(slots, lengths, T, positions, window)
-    keys = jax.lax.dynamic_slice_in_dim(k, start, C, axis=1)
-    values = jax.lax.dynamic_slice_in_dim(v, start, C, axis=1)
-    return _add_block(carry, q, keys, values, seen)
-
-  heads = (B, K, T, N // K)
-  zeros = jnp.zeros((*heads, H))
-  carry = (jnp.full(heads, LOWEST), zeros[..., 0], zeros)
-  first = 0
-  if window is not None:
-    first = jnp.maximum(jnp.min(lengths) + 1 - window, 0) // C
-  last = jnp.minimum((jnp.max(lengths) + T + C - 1) // C, -(-S // C))
-  _, total, acc = jax.lax.fori_loop(first, last, body, carry)
-  out = acc / total[..., None]
-  return out.transpose(0, 2, 1, 3, 4).reshape(B, T, N, H)
-
-
-def _add_block(carry, q, keys, values, seen):
-  """One step of the online softmax.
-
-  Args:
-    carry: largest score, sum of weights and weighted values so far.
-    q: [B, T, K, G, H], scaled.
-    keys: [B, C, K, H].
-    values: the same shape.
-    seen: [B, T, C].
-  """
-  top, total, acc = carry
-  # The order of axes matters: with t last but one, products of some widths add
-  # in another order.
-  scores = jnp.einsum("btkgh,bckh->bktgc", q, keys.astype(jnp.float32))
-  scores = jnp.where(seen[:, None, :, None], scores, -jnp.inf)
-  new_top = jnp.maximum(top, jnp.max(scores, axis=-1))
-  weights = jnp.exp(scores - new_top[..., None])
-  scale = jnp.exp(top - new_top)
-  out = jnp.einsum("bktgc,bckh->bktgh", weights, values.astype(jnp.float32))
-  total = total * scale + pairwise_sum(weights)
-  return new_top, total, acc * scale[..., None] + out
-
-
-def _visible(slots, lengths, block, mask):
-  """[B, T, C]: what each block token sees of cache `slots` [1, C]."""
-  if mask is None:
-    last = lengths[:, None] + jnp.arange(block)[None]
-    return slots[None] <= last[:, :, None]
-  recent = mask.shape[-1]
-  first = lengths + block - recent  # [B] slot of the mask's first column
-  column = (slots - first[:, None])[:, None]  # [B, 1, C]
-  inside = jnp.take_along_axis(mask, jnp.clip(column, 0, recent - 1), axis=2)
-  return (column < 0) | (inside & (column < recent))
-
-
-def _within(slots, lengths, block, positions, window):
-  """[B, T, C]: whether cache `slots` [1, C] are near enough in position."""
-  recent = positions.shape[-1]
-  column = slots - (lengths + block - recent)[:, None]  # [B, C]
-  near = jnp.take_along_axis(positions, jnp.clip(column, 0, recent - 1), axis=1)
-  keys = jnp.where(column < 0, slots, near)
-  return keys[:, None] > positions[:, -block:, None] - window

@@ -148,6 +148,14 @@ class Model(struct.PyTreeNode):
     known = jnp.arange(self.vocab_size) < self.num_tokens
     return jnp.where(known, logits, -jnp.inf)
 
+  def final_norm(self, x: jax.Array) -> jax.Array:
+    """[..., D] what `unembed` takes, of what any layer gave [..., D]."""
+    return self._apply("normalize", x)
+
+  def output_rows(self, ids: jax.Array) -> jax.Array:
+    """[Q, D] rows of the output matrix: for logits of tokens [Q] alone."""
+    return self._apply("output_rows", ids)
+
   def truncate(self, layers: int) -> "Model":
     """The model of the first `layers` layers; arrays are shared, not copied."""
     if not 0 < layers <= self.config.num_layers:

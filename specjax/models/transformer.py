@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from specjax import cache as cache_lib
 from specjax import sharding
-from specjax.models import layers
+from specjax.models import attention, layers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Attention(nn.Module):
     cache = cache.append(self.layer, layers.rotate(k, angles), v)
     keys, values = cache.layers[self.layer]
     scale = c.head_dim**-0.5 if c.query_scale is None else c.query_scale
-    out = layers.attend(
+    out = attention.attend(
       layers.rotate(q, angles),
       keys,
       values,
@@ -262,7 +262,11 @@ class Transformer(nn.Module):
     if self.config.embedding_scale != 1.0:
       # Rounded to the embedding's type, as the models were trained.
       x = x * jnp.asarray(self.config.embedding_scale, x.dtype)
-    return sharding.constrain(x, self.rules, "batch", None, None)
+    axes = ("batch", *(None,) * (x.ndim - 1))
+    return sharding.constrain(x, self.rules, *axes)
+
+  def normalize(self, x):
+    return self.final_norm(x)
 
   def unembed(self, hidden):
     """Logits in float32 whatever the parameters' type, whole on each device."""
@@ -276,6 +280,12 @@ class Transformer(nn.Module):
       axes = ("batch", *(None,) * (logits.ndim - 2), vocab)
       logits = sharding.constrain(logits, self.rules, *axes)
     return logits
+
+  def output_rows(self, ids):
+    """Rows of the output matrix: of the embedding where that is tied."""
+    if self.config.tie_embeddings:
+      return self.embedding(ids)
+    return self.output.columns(ids)
 
   def init_parameters(self, tokens, cache):
     """Touches every parameter once, for `init`."""
