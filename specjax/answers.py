@@ -22,13 +22,21 @@ class Method:
     drafter: proposes tokens.
     verifier: decides what is kept.
     policy: how many tokens to draft; None drafts as many as the drafter can.
+    lossless: refuse a verifier that changes the law of the text.
+
+  Raises:
+    ValueError: a lossy verifier where a lossless one is asked for, or more
+      widths than are compiled.
   """
 
   drafter: types.Drafter = dataclasses.field(default_factory=empty.Empty)
   verifier: types.Verifier = dataclasses.field(default_factory=coupled.Coupled)
   policy: types.Policy | None = None
+  lossless: bool = True
 
   def __post_init__(self):
+    if self.lossless:
+      check_lossless(type(self.verifier).__name__, self.verifier)
     policy_lib.check_widths(self.active_policy.widths)
 
   @property
@@ -41,6 +49,15 @@ class Method:
     if self.policy is None:
       return policy_lib.Fixed(self.drafter.max_depth)
     return self.policy
+
+
+def check_lossless(name: str, verifier: types.Verifier) -> None:
+  """Refuses a rule that changes the law of the text."""
+  if not verifier.lossless:
+    raise ValueError(
+      f"{name} changes the law of the text: set lossless = False to allow it, "
+      "or use a lossless rule such as coupled"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,6 +64,7 @@ def generate(
   drafter: types.Drafter | None = None,
   verifier: types.Verifier | None = None,
   policy: types.Policy | None = None,
+  lossless: bool = True,
   sampling: sampling_lib.Sampling | None = None,
   max_new_tokens: int = 128,
   stop: str | Sequence[str] = (),
@@ -72,7 +73,7 @@ def generate(
   samples: int = 1,
   batch_size: int | None = None,
 ) -> list[session_lib.Generation]:
-  """Answers prompts. Lossless when the verifier is, as the default is.
+  """Answers prompts.
 
   Args:
     model: the target.
@@ -81,6 +82,7 @@ def generate(
     drafter: proposes tokens; None decodes plainly.
     verifier: None is the coupled rule, whose text no drafter can change.
     policy: None drafts as many tokens as the drafter can.
+    lossless: refuse a verifier that changes the law of the text.
     sampling: None is greedy.
     max_new_tokens: of each answer.
     stop: a string that ends an answer, or several.
@@ -102,6 +104,7 @@ def generate(
     drafter if drafter is not None else empty.Empty(),
     verifier if verifier is not None else coupled.Coupled(),
     policy,
+    lossless,
   )
   settings = session_lib.Settings(
     sampling if sampling is not None else sampling_lib.Sampling(),

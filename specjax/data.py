@@ -126,13 +126,16 @@ def load_ids(path: str | os.PathLike[str]) -> list[str]:
 
 
 def _read(source: Any) -> Iterator[Prompt]:
-  if isinstance(source, os.PathLike):
-    return _from_file(os.fspath(source))
-  if not isinstance(source, str):
+  if isinstance(source, str):
+    is_data_set = source.startswith("datasets:")
+    if not is_data_set and is_text(source):
+      return _from_texts([source])
+  elif not isinstance(source, os.PathLike):
     return _from_texts(source)
-  if source.startswith("datasets:"):
-    return _from_dataset(source)
-  return _from_texts([source]) if is_text(source) else _from_file(source)
+  return (
+    _prompt(record, index, where)
+    for index, record, where in read_records(source)
+  )
 
 
 def _from_texts(texts: Iterable[str]) -> Iterator[Prompt]:
@@ -142,20 +145,38 @@ def _from_texts(texts: Iterable[str]) -> Iterator[Prompt]:
     yield Prompt(id=f"inline/{index}", index=index, content=content)
 
 
-def _from_file(path: str) -> Iterator[Prompt]:
+def read_records(
+  source: str | os.PathLike[str],
+) -> Iterator[tuple[int, Any, str]]:
+  """The objects of a file or of a data set, as they are.
+
+  Args:
+    source: the path of a file, or `datasets:NAME[:SPLIT[:COLUMN]]`.
+
+  Yields:
+    The number of a line (0-based), its object, and where that is for errors.
+
+  Raises:
+    FileNotFoundError: no such file.
+    ValueError: malformed JSON, or a data set that cannot be read.
+  """
+  path = os.fspath(source)
+  if path.startswith("datasets:"):
+    yield from _from_dataset(path)
+    return
   text = _text(path)
   if text.lstrip()[:1] == "[":
     for index, record in enumerate(untrusted.parse_json(text, path)):
-      yield _prompt(record, index, f"{path} entry {index + 1}")
+      yield index, record, f"{path} entry {index + 1}"
     return
   # Only \n ends a line: JSON strings may hold the other separators raw.
   for index, line in enumerate(text.split("\n")):
     if line.strip():
       where = f"{path} line {index + 1}"
-      yield _prompt(untrusted.parse_json(line, where), index, where)
+      yield index, untrusted.parse_json(line, where), where
 
 
-def _from_dataset(source: str) -> Iterator[Prompt]:
+def _from_dataset(source: str) -> Iterator[tuple[int, Any, str]]:
   import datasets
 
   name, split, column = f"{source}::".split(":")[1:4]
@@ -177,9 +198,7 @@ def _from_dataset(source: str) -> Iterator[Prompt]:
   for index, row in enumerate(rows):
     where = f"data set {name!r} row {index + 1}"
     row = dict(row)
-    yield _prompt(
-      records.from_column(row, column) if column else row, index, where
-    )
+    yield index, records.from_column(row, column) if column else row, where
 
 
 def _prompt(record: Any, index: int, where: str) -> Prompt:

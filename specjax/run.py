@@ -19,20 +19,14 @@ comparison. A mistake is one line and exit status 2.
 import argparse
 from collections.abc import Sequence
 import sys
-import traceback
 from typing import Any
 
-from specjax.bench import configuration, proof_schema, spelling
+from specjax.bench import command_line, configuration, proof_schema, spelling
 
 _USAGE = "python -m specjax.run --config=FILE.py --workdir=DIR"
 _STOPPED = "stopped: the same command continues the run"
 _FOR_ONE_TEXT = ("method", "mark")
 _FOR_A_COMPARISON = ("workdir", "overwrite")
-
-
-class _Parser(argparse.ArgumentParser):
-  def error(self, message):
-    raise ValueError(f"{message}: usage is {_USAGE}")
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -41,7 +35,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   Raises:
     ValueError: an unknown flag, or no config.
   """
-  parser = _Parser("python -m specjax.run", allow_abbrev=False)
+  parser = command_line.Parser("python -m specjax.run", _USAGE)
   parser.add_argument("--config", help="a Python file with get_config(arg)")
   parser.add_argument("--workdir", help="folder of the results")
   parser.add_argument(
@@ -56,15 +50,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   parser.add_argument(
     "--overwrite", action="store_true", help="replace what is in the workdir"
   )
-  parser.add_argument(
-    "--debug", action="store_true", help="show where an error was raised"
-  )
-  flags, rest = parser.parse_known_args(list(argv))
-  overrides, rest = _take_overrides(rest)
-  if rest:
-    word = rest[0].lstrip("-").partition("=")[0]
-    advice = spelling.suggestion(word, vars(flags))
-    raise ValueError(f"unknown argument {rest[0]!r}: {advice}")
+  flags, overrides = parser.read(argv)
   if not flags.config:
     raise ValueError(f"no config: {_USAGE}, for example configs/quickstart.py")
   return flags, overrides
@@ -110,48 +96,9 @@ def run(argv: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs and returns the exit status: 0, 1 (a fault), 2 (a mistake) or 130."""
   argv = sys.argv[1:] if argv is None else argv
-  try:
-    run(argv)
-  except KeyboardInterrupt:
-    # Only a comparison has a workdir, and leaves something to go on with.
-    kept = any(word.startswith("--workdir") for word in argv)
-    print(_STOPPED if kept else "stopped", file=sys.stderr)
-    return 130
-  except (ValueError, OSError) as error:
-    return _fail(error, argv, 2)
-  except Exception as error:
-    return _fail(error, argv, 1)
-  return 0
-
-
-def _fail(error: Exception, argv: Sequence[str], status: int) -> int:
-  """Says what was wrong in one line."""
-  if "--debug" in argv:
-    traceback.print_exception(error)
-    return status
-  text = " ".join(str(error).split()) or type(error).__name__
-  if status == 1:
-    text = f"{type(error).__name__}: {text} (--debug shows where)"
-  # A message may quote a file's content.
-  text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-  print(f"error: {text}", file=sys.stderr)
-  return status
-
-
-def _take_overrides(words: list[str]) -> tuple[list[str], list[str]]:
-  """Splits `--config.key=value` and `--config.key value` from the rest."""
-  overrides, rest = [], []
-  words = list(words)
-  while words:
-    word = words.pop(0)
-    if not word.startswith("--config."):
-      rest.append(word)
-      continue
-    override = word.removeprefix("--config.")
-    if "=" not in override and words and not words[0].startswith("--"):
-      override += f"={words.pop(0)}"
-    overrides.append(override)
-  return overrides, rest
+  # Only a comparison has a workdir, and leaves something to go on with.
+  kept = any(word.startswith("--workdir") for word in argv)
+  return command_line.main(run, argv, lambda: _STOPPED if kept else "stopped")
 
 
 def _refuse_idle(flags: argparse.Namespace, inline: bool) -> None:

@@ -14,7 +14,6 @@ from specjax import cache as cache_lib
 from specjax import sampling as sampling_lib
 from specjax.answers import Generation, Method, Settings, random_streams
 from specjax.decoding import decode, stopping
-from specjax.drafters import draft_model
 
 SMALLEST_BUCKET = 128
 STOP_STRING_ROUNDS = 16  # rounds between two searches for stop strings
@@ -89,8 +88,6 @@ class Session:
     capacity: int | None = None,
   ):
     rows = len(ids) if rows is None else rows
-    if isinstance(method.drafter, draft_model.DraftModel):
-      draft_model.check(model, method.drafter.model)
     self.model = decode.with_features(model, method.drafter)
     self.tokenizer = tokenizer
     self.method, self.settings = method, settings

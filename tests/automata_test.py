@@ -4,7 +4,10 @@
 
 import itertools
 import re
+import string
 import sys
+import tracemalloc
+from typing import Any
 from unittest import mock
 
 from absl.testing import absltest, parameterized
@@ -54,7 +57,7 @@ class ChoicesTest(parameterized.TestCase):
       state = machine.advance(machine.start(1), jnp.array([token]))
       self.assertEqual(int(state[0]), constraints.DEAD)
       self.assertFalse(np.any(machine.allows(state)))
-    track = constraints.track(machine, 2)
+    track: Any = constraints.track(machine, 2)
     allowed = np.asarray(track.allows(9))
     self.assertEqual(allowed.shape, (2, 9))
     self.assertFalse(np.any(allowed[:, 7:]))
@@ -64,6 +67,10 @@ class ChoicesTest(parameterized.TestCase):
     (("a", ""), "give one or several texts"),
     ("yes", "choices is 'yes': give one or several texts"),
     (("d",), "cannot be written with this vocabulary"),
+    ((5, "a"), "choices is \\(5, 'a'\\): give one or several texts"),
+    (5, "choices is 5: give one or several texts"),
+    (("a", "\ud800"), "is not valid Unicode"),
+    (("ab" * 3000,), "needs more than 4096 states"),
   )
   def test_mistakes(self, given, message):
     with self.assertRaisesRegex(ValueError, message):
@@ -109,7 +116,8 @@ class RegexTest(parameterized.TestCase):
     ("(", "regex '\\(' cannot be used: "),
     ("(?=a)a", "cannot be used: "),
     ("d", "cannot be used: "),
-    ("a{5000}", "states, more than 4096"),
+    ("a{5000}", "needs more than 4096 states"),
+    (5, "regex 5 is no text: give a pattern"),
   )
   def test_mistakes(self, pattern, message):
     with self.assertRaisesRegex(ValueError, message) as caught:
@@ -126,6 +134,44 @@ class RegexTest(parameterized.TestCase):
       automata.regex("a", WORDS)
 
 
+class LargeVocabularyTest(absltest.TestCase):
+  """50,000 tokens, of which few are on any path or all act alike."""
+
+  WORDS = decoding.Letters(
+    ("<e>", *string.ascii_lowercase, *(f"x{i}" for i in range(50_000))), (0,)
+  )
+
+  def test_long_choices(self):
+    """A number for every state and token would take 300 MB."""
+    letters = np.random.default_rng(0).choice([*"abcdefgh"], (26, 60))
+    asked = ["".join(row) for row in letters]
+    tracemalloc.start()
+    machine = automata.choices(asked, self.WORDS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    self.assertLess(peak, 64e6)
+    # A class for each letter, one for the end, one for all that is dead.
+    self.assertGreater(machine.table.shape[0], 1500)
+    self.assertEqual(machine.table.shape[1], 10)
+    state = machine.start(1)
+    for letter in asked[7]:
+      state = machine.advance(
+        state, jnp.array([self.WORDS.texts.index(letter)])
+      )
+    self.assertEqual(np.flatnonzero(machine.allows(state)[0]).tolist(), [0])
+
+  def test_tokens_that_act_alike(self):
+    machine = automata.regex("[a-z0-9]{1,9}", self.WORDS)
+    kinds = [
+      int(machine.classes[self.WORDS.texts.index(token)])
+      for token in ("a", "b", "x1", "x2", "x12345", "<e>")
+    ]
+    self.assertEqual((kinds[0], kinds[2]), (kinds[1], kinds[3]))
+    self.assertLen(set(kinds), 4)
+    # Tokens differ by their length alone; then EOS and what never comes.
+    self.assertEqual(machine.table.shape[1], 8)
+
+
 class UnionTest(absltest.TestCase):
   def test_each_row_keeps_its_own(self):
     asked = [
@@ -134,8 +180,8 @@ class UnionTest(absltest.TestCase):
       automata.regex("c(ab|b)*", WORDS),
     ]
     asked.append(asked[0])
-    track = constraints.track(asked, 4)
-    own = [constraints.track(a, 1) for a in asked if a is not None]
+    track: Any = constraints.track(asked, 4)
+    own: list[Any] = [constraints.track(a, 1) for a in asked if a is not None]
     rng = np.random.default_rng(0)
     for _ in range(6):
       allowed = np.asarray(track.allows(7))

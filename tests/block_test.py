@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from specjax import exact
+from specjax.testing import cases
 from specjax.verifiers import block, rejection
-from tests import tables
 
 TOLERANCE = 1e-12  # a few roundings of float64
 BLOCK, TOKEN = block.Block(), rejection.Rejection()
-TARGET = tables.softmax(tables.logits(1, vocab=3))
-DRAFT = tables.softmax(tables.logits(2, vocab=3))
+TARGET = cases.random(1, 3)
+DRAFT = cases.random(2, 3)
 
 
 def accepted(rule, target, drafts, length):
@@ -23,8 +23,8 @@ def accepted(rule, target, drafts, length):
 class LengthTest(parameterized.TestCase):
   def test_the_paper_s_example(self):
     """Two tokens of (2/3, 1/3) for (1/3, 2/3): 10/9 are kept, here 11/9."""
-    target = tables.constant([1 / 3, 2 / 3])
-    drafts = exact.honest(tables.constant([2 / 3, 1 / 3]))
+    target = cases.constant([1 / 3, 2 / 3])
+    drafts = exact.honest(cases.constant([2 / 3, 1 / 3]))
     self.assertAlmostEqual(accepted(TOKEN, target, drafts, 2), 10 / 9)
     self.assertAlmostEqual(accepted(BLOCK, target, drafts, 2), 11 / 9)
 
@@ -39,10 +39,7 @@ class LengthTest(parameterized.TestCase):
   def compare(self, vocab, length):
     more = 0
     for seed in range(30):
-      target, draft = (
-        tables.softmax(tables.logits(base + seed, vocab=vocab))
-        for base in (100, 200)
-      )
+      target, draft = (cases.random(base + seed, vocab) for base in (100, 200))
       token, whole = (
         accepted(rule, target, exact.honest(draft), length)
         for rule in (TOKEN, BLOCK)
@@ -52,10 +49,8 @@ class LengthTest(parameterized.TestCase):
     self.assertGreater(more, 10)
 
   def test_tokens_taken_as_given_gain_nothing(self):
-    target, draft = (
-      tables.softmax(tables.logits(seed, vocab=2)) for seed in (1, 2)
-    )
-    drafts = exact.honest(tables.best(draft))
+    target, draft = (cases.random(seed, 2) for seed in (1, 2))
+    drafts = exact.honest(cases.best(draft))
     kept = [accepted(rule, target, drafts, 2) for rule in (TOKEN, BLOCK)]
     self.assertAlmostEqual(*kept, places=12)
 
@@ -65,7 +60,7 @@ class LawTest(parameterized.TestCase):
     exact.honest(DRAFT),
     exact.honest(TARGET),
     exact.Drafts(DRAFT, None),
-    exact.honest(tables.constant([0, 0.5, 0.5])),
+    exact.honest(cases.constant([0, 0.5, 0.5])),
   )
   def test_several_rounds_and_stops(self, drafts):
     """Contract pitfall 9: the last slot of a short draft tests its weight."""
@@ -88,8 +83,8 @@ class LawTest(parameterized.TestCase):
 
   @pytest.mark.slow
   def test_four_words(self):
-    target = tables.softmax(tables.logits(1))
-    drafts = exact.honest(tables.softmax(tables.logits(2)))
+    target = cases.random(1, 4)
+    drafts = exact.honest(cases.random(2, 4))
     law = exact.law(BLOCK, target, drafts, (3, 1, 0, 2), 4)
     off = exact.total_variation(law, exact.joint(target, 4))
     self.assertLess(off, TOLERANCE)

@@ -12,7 +12,7 @@ import pytest
 
 from specjax import data
 from specjax import session as session_lib
-from specjax.bench import build, loading
+from specjax.bench import build, inputs, loading
 from specjax.drafters import draft_model, empty, ngram
 from specjax.models import sources
 from specjax.verifiers import coupled, rejection
@@ -66,18 +66,82 @@ class BuildTest(parameterized.TestCase):
     self.assertEqual(built["e"].drafter, empty.Empty())
     self.assertIsInstance(built["e"].verifier, coupled.Coupled)
 
+  def test_drafters_within_drafters(self):
+    """Each section has its own keys, defaults and model, however deep."""
+    other = runs.write_model(self.folder / "draft.gguf")
+    second = {"type": "draft_model", "length": 3, "model": str(other)}
+    inner = {
+      "type": "cascade",
+      "first": {"type": "suffix", "length": 4, "store": 8},
+      "second": second,
+    }
+    drafter = {
+      "type": "cascade",
+      "first": {"type": "ngram", "length": 2},
+      "second": inner,
+      "least": 2,
+    }
+    where = "methods.c.drafter"
+    config = self.config(
+      f"{where}.second.second.length=5",
+      f"{where}.second.second.quantization=int8",
+      f"{where}.first.min_n=2",
+      f"{where}.second.first.type=ngram",
+      methods={"c": {"drafter": drafter}},
+    )
+    loaded = loading.load(config)
+    key = str(other), "int8"
+    self.assertEqual(list(loaded.drafts), [key])
+    self.assertEqual(
+      inputs.drafts(config, loaded)["c.second.second"]["quantization"], "int8"
+    )
+    built = build.methods(config, loaded.target.model, loaded.draft_models)
+    made: Any = built["c"].drafter
+    self.assertEqual((made.first, made.least), (ngram.NGram(2, min_n=2), 2))
+    self.assertEqual(made.second.first, ngram.NGram(4))
+    self.assertIs(made.second.second.model, loaded.drafts[key].model)
+    self.assertEqual(made.second.second.length, 5)
+
+  @parameterized.parameters(
+    ({"type": "ngram", "lenght": 2}, "second.lenght'.*'length'"),
+    ({"type": "ngrams"}, "drafter.second.type is 'ngrams'.*'ngram'"),
+    ({"type": "ngram"}, "drafter.second.length' is missing"),
+    ({"length": 2}, "drafter.second.type is None"),
+    ("ngram", "drafter.second is 'ngram': it must be"),
+    (
+      {"type": "draft_model", "length": 2, "model": "x", "quantization": "i8"},
+      "drafter.second.quantization is 'i8'",
+    ),
+  )
+  def test_mistakes_within_drafters_are_named(self, second, message):
+    first = {"type": "ngram", "length": 2}
+    drafter = {"type": "cascade", "first": first, "second": second}
+    with self.assertRaisesRegex(ValueError, f"methods.c.{message}|{message}"):
+      self.config(methods={"c": {"drafter": drafter}})
+
+  def test_drafters_within_drafters_are_checked_before_a_load(self):
+    first = {"type": "ngram", "length": 2, "min_n": 4}
+    second = {"type": "empty"}
+    drafter = {"type": "cascade", "first": first, "second": second}
+    config = self.config(methods={"c": {"drafter": drafter}})
+    with self.assertRaisesRegex(ValueError, "methods.c.drafter.first 'ngram'"):
+      build.check(config)
+
   def test_the_vocabulary_is_compared_before_weights_are_read(self):
     other = runs.write_model(
       self.folder / "other.gguf",
       ("<s>", "</s>", "x", *runs.WORDS[3:-1], "cd"),
       merges=("c d",),
     )
-    drafter = {"type": "draft_model", "length": 2, "model": str(other)}
+    draft = {"type": "draft_model", "length": 2, "model": str(other)}
+    drafter = {"type": "cascade", "first": {"type": "empty"}, "second": draft}
     config = self.config(methods={"m": {"drafter": drafter}})
     _, tokenizer = sources.load(config.target)
     with (
       absltest.mock.patch.object(sources, "load", side_effect=AssertionError),
-      self.assertRaisesRegex(ValueError, "methods.m.*differ at 2 ids"),
+      self.assertRaisesRegex(
+        ValueError, "methods.m.drafter.second.model.*differ at 2 ids"
+      ),
     ):
       build.check_drafts(config, tokenizer)
 

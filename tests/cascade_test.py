@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cascades: who drafts in which row, with which law."""
 
+import dataclasses
+
 from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
@@ -11,11 +13,19 @@ import pytest
 from specjax import sampling as sampling_lib
 from specjax import testing
 from specjax.decoding import step
-from specjax.drafters import cascade, draft_model, empty, ngram
+from specjax.drafters import (
+  cascade,
+  draft_model,
+  early_exit,
+  empty,
+  ngram,
+  suffix,
+  tree_draft_model,
+)
 from specjax.policies import policy
 from specjax.testing import table
 from specjax.verifiers import rejection
-from tests import decoding, toys
+from tests import decoding, draft_heads, toys
 
 TARGET = toys.tiny(0)
 SAMPLING = sampling_lib.Sampling(temperature=jnp.array([0.7, 0.7, 0.7]))
@@ -23,9 +33,15 @@ SAMPLING = sampling_lib.Sampling(temperature=jnp.array([0.7, 0.7, 0.7]))
 PROMPTS = ((7, 8, 9, 3, 7, 8), (3,), (5, 6, 1, 2))
 
 
+def lookup_or_model(model, length, copies=10, min_n=2):
+  return cascade.cascade(
+    ngram.NGram(copies, min_n, 4), draft_model.DraftModel(model, length)
+  )
+
+
 class CascadeTest(parameterized.TestCase):
   def test_rows_choose_for_themselves(self):
-    drafter = cascade.lookup_or_model(toys.noisy(TARGET), 3, copies=5)
+    drafter = lookup_or_model(toys.noisy(TARGET), 3, copies=5)
     self.assertEqual(drafter.num_nodes, 5)
     state, settings = decoding.start(
       TARGET, drafter, PROMPTS, sampling=SAMPLING, policy=policy.Fixed(5)
@@ -43,7 +59,7 @@ class CascadeTest(parameterized.TestCase):
     self.assertLess(mass[1:, :3].max(), 0.999)
 
   def test_text_is_plain_text(self):
-    drafter = cascade.lookup_or_model(toys.noisy(TARGET), 3, min_n=1)
+    drafter = lookup_or_model(toys.noisy(TARGET), 3, min_n=1)
     plain = decoding.run(TARGET, empty.Empty(1), sampling=SAMPLING)
     state = decoding.run(TARGET, drafter, sampling=SAMPLING)
     self.assertEqual(decoding.answers(state), decoding.answers(plain))
@@ -64,6 +80,42 @@ class CascadeTest(parameterized.TestCase):
     self.assertGreater(int(models.sum()), 3)
     np.testing.assert_array_equal(accepted[models], drafted[models])
 
+  def test_heads_come_second(self):
+    """They get the layers that they read, through two cascades."""
+    self.check_second("eagle3")
+
+  @parameterized.parameters("mtp", "early_exit")
+  @pytest.mark.slow
+  def test_others_come_second(self, kind):
+    self.check_second(kind)
+
+  def check_second(self, kind):
+    target = draft_heads.target()
+    if kind == "early_exit":
+      second = early_exit.early_exit(target, 1, 4)
+    else:
+      second = draft_heads.drafter(kind, target)
+    drafter = cascade.cascade(
+      ngram.NGram(3, 3), cascade.cascade(suffix.suffix(4, min_match=2), second)
+    )
+    layers = draft_heads.FEATURE_LAYERS if kind == "eagle3" else ()
+    self.assertEqual(drafter.feature_layers, layers)
+    if not layers:
+      target = target.replace(feature_layers=())
+    plain = decoding.run(target, empty.Empty(1), sampling=SAMPLING)
+    state = decoding.run(target, drafter, sampling=SAMPLING)
+    self.assertEqual(decoding.answers(state), decoding.answers(plain))
+    # Lookup has nothing to say in the first rounds of the second row.
+    self.assertGreater(int(state.stats.drafted[1, :3].max()), 1)
+
+  def test_heads_without_their_features_are_refused(self):
+    target = draft_heads.target()
+    drafter = cascade.cascade(
+      ngram.NGram(3), draft_heads.drafter("eagle3", target)
+    )
+    with self.assertRaisesRegex(ValueError, r"reads the .* layers \(0, 1"):
+      decoding.run(target.replace(feature_layers=()), drafter)
+
   @pytest.mark.slow
   def test_contract(self):
     draft = draft_model.DraftModel(table.random(seed=1), 2)
@@ -73,6 +125,21 @@ class CascadeTest(parameterized.TestCase):
     draft = draft_model.DraftModel(TARGET, 2)
     with self.assertRaisesRegex(ValueError, "DraftModel draws its tokens"):
       decoding.run(TARGET, cascade.Cascade(draft, ngram.NGram(2)))
+    tree = tree_draft_model.static_tree(TARGET, [2, 1])
+    with self.assertRaisesRegex(ValueError, "TreeDraftModel drafts trees"):
+      cascade.cascade(ngram.NGram(2), tree)
+    with self.assertRaisesRegex(ValueError, "TreeDraftModel drafts trees"):
+      decoding.run(TARGET, cascade.Cascade(ngram.NGram(2), tree))
+    with self.assertRaisesRegex(ValueError, "least is 0: use 1"):
+      cascade.cascade(ngram.NGram(2), draft, least=0)
+    head = draft_heads.drafter("eagle3", TARGET)
+    other = head.replace(
+      head=head.head.replace(
+        config=dataclasses.replace(head.head.config, feature_layers=(1,))
+      )
+    )
+    with self.assertRaisesRegex(ValueError, r"read layers \(0, 1\) and \(1,\)"):
+      cascade.cascade(head, other)
 
 
 if __name__ == "__main__":

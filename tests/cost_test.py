@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Costs: what is timed, what follows from it, and that policies get it."""
 
-import itertools
 import pathlib
 import tempfile
 from typing import Any
@@ -11,8 +10,9 @@ from absl.testing import absltest, parameterized
 import jax.numpy as jnp
 import numpy as np
 
+from specjax import types
 from specjax.bench import build, loading
-from specjax.drafters import draft_model
+from specjax.drafters import draft_model, empty, tree_draft_model
 from specjax.policies import calibration, cost, gain, policy
 from tests import runs, toys
 
@@ -55,16 +55,6 @@ class PredictionTest(parameterized.TestCase):
 
 
 class MeasureTest(parameterized.TestCase):
-  def test_median_of_turns_without_the_first(self):
-    """The first turn compiles."""
-    clock = itertools.accumulate(itertools.cycle([0, 100, 0, 4, 0, 8, 0, 400]))
-    # Turns of one cell take 100, 4, 8, 400, ...; a call is a quarter of it.
-    with absltest.mock.patch.object(
-      calibration.time, "perf_counter", lambda: next(clock)
-    ):
-      seconds = calibration._medians(lambda x: x, [(1,)], 3)
-    self.assertEqual(seconds.tolist(), [2.0])
-
   def test_rounds(self):
     """A round takes its draft and the pass of the width that holds it."""
     table = calibration.CostTable(
@@ -78,36 +68,32 @@ class MeasureTest(parameterized.TestCase):
         calibration, "calibrate", return_value=table
       ) as calibrate,
       absltest.mock.patch.object(
-        calibration, "draft_seconds", return_value=drafting
+        calibration, "outside_seconds", return_value=drafting
       ),
     ):
-      costs = cost.measure(target, drafter, (3, 0, 9), [1], [8])
+      costs = cost.measure(target, drafter, (3, 0), [1], [8])
     self.assertEqual(costs.slots, (1, 4, 4, 4, 7, 7, 7))
     self.assertEqual(calibrate.call_args.args[2], [1, 4, 4, 4, 7, 7, 7])
     np.testing.assert_allclose(
       costs.seconds(1, 8), [1, 2.1, 2.2, 2.3, 4.4, 4.5, 4.6], rtol=1e-6
     )
 
-  def test_the_real_thing(self):
-    """Positive, and a proposal of 4 tokens takes longer than one of none."""
-    target = toys.tiny()
-    drafter = draft_model.DraftModel(toys.noisy(target), 4)
-    costs = cost.measure(target, drafter, (0,), [1], [32, 64])
-    self.assertEqual(costs.table.seconds.shape, (1, 2, 2))
-    self.assertEqual(costs.slots, (1, 5, 5, 5, 5))
-    self.assertTrue(np.all(costs.table.seconds > 0))
-    self.assertGreater(costs.draft[4], costs.draft[0])
-    self.assertEqual(costs.seconds(1, 40).dtype, np.float32)
+  def test_rounds_of_a_tree(self):
+    """All of its nodes are verified, however deep the draft; or none."""
+    table = calibration.CostTable((1,), (1, 7), (8,), np.ones((1, 2, 1)))
+    drafter = tree_draft_model.static_tree(toys.cycle(16), (2, 2))
+    with (
+      absltest.mock.patch.object(calibration, "calibrate", return_value=table),
+      absltest.mock.patch.object(
+        calibration, "outside_seconds", return_value=np.zeros(3)
+      ),
+    ):
+      costs = cost.measure(toys.cycle(16), drafter, (1, 0), [1], [8])
+    self.assertEqual(costs.slots, (1, 7, 7))
 
-  @parameterized.parameters(
-    ([1], [4], [253], "context 253 and a block of 4 pass the model's 256"),
-    ([], [4], [8], "give one number of 1 or more"),
-    ([1], [0], [8], "give one number of 1 or more"),
-  )
-  def test_refuses_what_cannot_be_timed(self, batches, widths, contexts, text):
-    with self.assertRaisesRegex(ValueError, text) as caught:
-      calibration.calibrate(toys.tiny(), batches, widths, contexts)
-    self.assertNotIn("\n", str(caught.exception))
+  def test_widths_are_checked_before_anything_is_timed(self):
+    with self.assertRaisesRegex(ValueError, r"widths \(0, 1, 2\): a policy"):
+      cost.measure(toys.cycle(16), empty.Empty(4), (0, 1, 2), [1])
 
 
 SECONDS = np.array([1, 2, 2, 2, 3], np.float32)
@@ -161,6 +147,21 @@ class PolicyTest(parameterized.TestCase):
   def test_too_many_widths(self, kind):
     with self.assertRaisesRegex(ValueError, r"widths \(0, 1, 2\): a policy"):
       self.made(type=kind, widths=(0, 1, 2))
+
+  @parameterized.parameters("expected_gain", "pausing")
+  def test_nothing_to_draft(self, kind):
+    """Of the empty drafter every policy is plain decoding."""
+    costs = cost.Costs(TABLE, np.array([1.0]), (1,))
+    with absltest.mock.patch.object(cost, "measure", return_value=costs):
+      made = getattr(cost, kind)(toys.cycle(16), empty.Empty(), batch_size=2)
+    none = jnp.zeros((2, 0), jnp.int32)
+    kept = jnp.zeros((2,), jnp.int32)
+    plain = types.Acceptance(none, none, kept + 1, kept, kept > 0)
+    state = made.init(2)
+    for _ in range(2):
+      length = made.draft_length(state)
+      np.testing.assert_array_equal(length, [0, 0])
+      state = made.update(state, plain, length)
 
   def test_length_beyond_the_drafter(self):
     with self.assertRaisesRegex(ValueError, "length is 5 but its drafter"):

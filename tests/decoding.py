@@ -3,7 +3,10 @@
 """Runs of the decoding loop on tiny models, for tests.
 
 All runs share a few shapes (capacity, prompt width, batch of 3 or 1), because
-each new shape is a compilation. Axis letters: B batch, S token slots.
+each new shape is a compilation. Rounds have one width, the drafter's, unless a
+policy is given: each further one is a pass more to compile.
+
+Axis letters: B batch, S token slots.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +34,7 @@ class Scheduled(struct.PyTreeNode):
 
   table: jax.Array  # [8, B]
   rounds: jax.Array  # rows of the table in use
-  widths: tuple[int, ...] = struct.field(pytree_node=False, default=(1,))
+  widths: tuple[int, ...] = struct.field(pytree_node=False, default=())
 
   @classmethod
   def of(cls, rows: Sequence[Sequence[int]], **options) -> "Scheduled":
@@ -106,7 +109,7 @@ def start(
   limit = [new] * rows if isinstance(new, int) else new
   stop = stopping.make_stop(eos, limit, sequences)
   sampling = sampling or sampling_lib.Sampling()
-  policy = policy or policy_lib.Fixed(drafter.max_depth)
+  policy = policy or policy_lib.Fixed(drafter.max_depth, widths=())
   decode.check(target, drafter, coupled.Coupled(), counts, stop, capacity)
   state = decode.start(
     target,
@@ -134,7 +137,7 @@ def run(
 ) -> types.DecodeState:
   """The final state on the host; `length` is the draft length."""
   if length is not None:
-    options["policy"] = policy_lib.Fixed(length)
+    options["policy"] = policy_lib.Fixed(length, widths=())
   state, rest = start(target, drafter, prompts, **options)
   verifier = verifier or coupled.Coupled()
   while not np.all(state.done):

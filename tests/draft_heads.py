@@ -48,17 +48,21 @@ def randomly(head: heads_lib.Head, seed: int = 0, scale: float = 1.0) -> Any:
   return head.replace(params=jax.tree.map_with_path(leaf, head.params))
 
 
+def blank(network: type[heads_lib.Head], config: Any) -> Any:
+  """A head with shapes in place of parameters; nothing is compiled."""
+  return jax.eval_shape(lambda: network.init(config, jax.random.key(0)))
+
+
 @functools.cache
 def head(kind: str, draft_vocab: int | None = None) -> Any:
   """A random head of a kind for `toys.tiny` models."""
-  key = jax.random.key(0)
   if kind.startswith("medusa"):
     own = None if kind == "medusa_shared" else V
     config = heads_lib.MedusaConfig(4, 1, D, own)
-    return randomly(heads_lib.MedusaHeads.init(config, key))
+    return randomly(blank(heads_lib.MedusaHeads, config))
   if kind in chained_heads.CELLS:
     config = chained_heads.ChainedConfig(kind, 4, 1, D, draft_vocab)
-    return randomly(chained_heads.ChainedHeads.init(config, key))
+    return randomly(blank(chained_heads.ChainedHeads, config))
   if kind in eagle_heads.KINDS:
     layers = FEATURE_LAYERS if kind == "eagle3" else ()
     if kind == "eagle3":
@@ -66,10 +70,10 @@ def head(kind: str, draft_vocab: int | None = None) -> Any:
     config = eagle_heads.EagleConfig(
       kind, ONE_LAYER, D * max(len(layers), 1), layers, draft_vocab
     )
-    return randomly(eagle_heads.EagleHead.init(config, key))
+    return randomly(blank(eagle_heads.EagleHead, config))
   layers = toys.TINY_CONFIG
   config = block_heads.BlockConfig(layers, 4, 2 * D, FEATURE_LAYERS)
-  return randomly(block_heads.BlockHead.init(config, key))
+  return randomly(blank(block_heads.BlockHead, config))
 
 
 def drafter(kind: str, target: types.Model, plan: plans.Plan = CHAIN) -> Any:

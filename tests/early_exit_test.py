@@ -3,21 +3,31 @@
 """Early exit: the target's own layers and cache."""
 
 import dataclasses
+import pathlib
+import tempfile
+from typing import Any
 
 from absl.testing import absltest, parameterized
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from specjax import sampling as sampling_lib
 from specjax import testing
+from specjax.decoding import step
 from specjax.drafters import early_exit, empty
+from specjax.models.heads import exit_adapter, saved_heads
 from specjax.verifiers import coupled, rejection
-from tests import decoding, toys
+from tests import decoding, draft_heads, toys
 
 CONFIG = dataclasses.replace(toys.TINY_CONFIG, num_layers=3)
 TARGET = toys.tiny(0, CONFIG)
 SAMPLING = sampling_lib.Sampling(temperature=jnp.array([0, 0.7, 1]))
+ADAPTER = exit_adapter.ExitAdapter.init(
+  exit_adapter.ExitConfig(exit_layer=2, rank=4, embed_dim=CONFIG.embed_dim),
+  jax.random.key(0),
+)
 
 
 class EarlyExitTest(parameterized.TestCase):
@@ -44,6 +54,50 @@ class EarlyExitTest(parameterized.TestCase):
     )
     self.assertGreater(int(state.stats.drafted.max()), 3)
     np.testing.assert_array_equal(state.stats.accepted, state.stats.drafted)
+
+  def test_adapters(self):
+    """One of zeros drafts as if there were none, to the bit; any is exact."""
+    plain = early_exit.early_exit(TARGET, 2, 4)
+    state, settings = decoding.start(TARGET, plain, sampling=SAMPLING)
+    run = jax.jit(step.propose)
+    zero, random = (
+      plain.replace(adapter=adapter)
+      for adapter in (ADAPTER, draft_heads.randomly(ADAPTER))
+    )
+    wanted, same, other = (
+      jax.device_get(run(TARGET, d, rejection.Rejection(), state, *settings)[1])
+      for d in (plain, zero, random)
+    )
+    jax.tree.map(np.testing.assert_array_equal, same, wanted)
+    moved = np.exp(other.log_q[1:]) - np.exp(wanted.log_q[1:])
+    self.assertGreater(np.abs(moved).max(), 0.1)
+    np.testing.assert_allclose(np.exp(other.log_q).sum(-1), 1, atol=1e-5)
+    texts = [
+      decoding.answers(decoding.run(TARGET, drafter, sampling=SAMPLING))
+      for drafter in (random, empty.Empty(1))
+    ]
+    self.assertEqual(*texts)
+
+  def test_an_adapter_from_a_folder(self):
+    adapter = draft_heads.randomly(ADAPTER)
+    folder = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory()))
+    own = folder / "own"
+    saved_heads.save(adapter, own)
+    drafter: Any = early_exit.early_exit(TARGET, 2, 4, str(own))
+    self.assertEqual(drafter.adapter.config, ADAPTER.config)
+    jax.tree.map(
+      np.testing.assert_array_equal, drafter.adapter.params, adapter.params
+    )
+    with self.assertRaisesRegex(ValueError, "trained behind 2 layers, not 1"):
+      early_exit.early_exit(TARGET, 1, 4, str(own))
+    wider = dataclasses.replace(CONFIG, embed_dim=64)
+    with self.assertRaisesRegex(ValueError, "width 32, the target's is 64"):
+      early_exit.early_exit(toys.tiny(0, wider), 2, 4, str(own))
+    saved_heads.save(draft_heads.head("medusa"), folder / "other")
+    with self.assertRaisesRegex(ValueError, "'MedusaHeads', ExitAdapter was"):
+      early_exit.early_exit(TARGET, 2, 4, str(folder / "other"))
+    with self.assertRaisesRegex(ValueError, "unknown model 'nowhere'"):
+      early_exit.early_exit(TARGET, 2, 4, "nowhere")
 
   @pytest.mark.slow
   def test_contract(self):

@@ -17,14 +17,15 @@ from specjax import sampling as sampling_lib
 from specjax.decoding import decode
 from specjax.drafters import draft_model
 from specjax.policies import policy
+from specjax.testing import cases
 from specjax.trees import tree
 from specjax.verifiers import coupled, rejection
-from tests import reference, tables, toys
+from tests import reference, toys
 
 TOLERANCE = 1e-12
 RULES = (rejection.Rejection(), coupled.Coupled())
-TARGET = tables.softmax(tables.logits(1))
-DRAFT = tables.softmax(tables.logits(2))
+TARGET = cases.random(1, 4)
+DRAFT = cases.random(2, 4)
 
 
 def distance(verifier, target, drafts, lengths, tokens):
@@ -48,11 +49,11 @@ class LawTest(parameterized.TestCase):
   @parameterized.product(
     verifier=RULES,
     drafts=(
-      exact.Drafts(tables.best(DRAFT), None),
+      exact.Drafts(cases.best(DRAFT), None),
       exact.Drafts(DRAFT, None),
-      exact.honest(tables.best(DRAFT)),
+      exact.honest(cases.best(DRAFT)),
       exact.honest(TARGET),
-      exact.honest(tables.constant([0, 0.5, 0.5, 0])),
+      exact.honest(cases.constant([0, 0.5, 0.5, 0])),
     ),
   )
   def test_every_honest_draft_is_lossless(self, verifier, drafts):
@@ -61,17 +62,17 @@ class LawTest(parameterized.TestCase):
   @parameterized.parameters(*RULES)
   def test_filters_and_penalties_on_both_sides(self, verifier):
     settings = dict(temperature=0.9, top_k=3, repetition=1.4)
-    target = tables.sampled(tables.logits(1), **settings)
-    drafts = exact.honest(tables.sampled(tables.logits(2), **settings))
+    target = cases.sampled(cases.random(1, 4), **settings)
+    drafts = exact.honest(cases.sampled(cases.random(2, 4), **settings))
     off = distance(verifier, target, drafts, (1, 2, 0, 1), 3)
     self.assertLess(off, TOLERANCE)
 
   @parameterized.parameters(*RULES)
   def test_law_equals_an_independent_sampler(self, verifier):
     settings = dict(temperature=0.8, top_p=0.85, min_p=0.05)
-    follow = tables.logits(3)
-    target = tables.sampled(follow, **settings)
-    drafts = exact.honest(tables.sampled(tables.logits(2), **settings))
+    follow = cases.random(3, 4)
+    target = cases.sampled(follow, **settings)
+    drafts = exact.honest(cases.sampled(cases.random(2, 4), **settings))
     law = exact.law(verifier, target, drafts, (2,), 3)
     own = lambda prefix: np.array(
       [reference.log_probs(x, **settings) for x in follow(prefix)]
@@ -82,7 +83,7 @@ class LawTest(parameterized.TestCase):
 
   @parameterized.parameters(*RULES)
   def test_greedy_target_emits_its_best_tokens(self, verifier):
-    target = tables.best(TARGET)
+    target = cases.best(TARGET)
     drafts = exact.honest(DRAFT)
     law = exact.law(verifier, target, drafts, (2,), 3)
     np.testing.assert_allclose(law, exact.joint(target, 3), atol=TOLERANCE)
@@ -91,14 +92,14 @@ class LawTest(parameterized.TestCase):
   @pytest.mark.fault_case("B01")
   def test_filtered_draft_law(self):
     """huggingface/transformers#47932: q is the law after top-k."""
-    p = tables.constant([2 / 3, 1 / 3, 0, 0])
-    q = tables.constant([0.375, 0.625, 0, 0])
+    p = cases.constant([2 / 3, 1 / 3, 0, 0])
+    q = cases.constant([0.375, 0.625, 0, 0])
     rule = rejection.Rejection()
     law = exact.law(rule, p, exact.honest(q), (1,), 1)
     np.testing.assert_allclose(law, [2 / 3, 1 / 3, 0, 0], atol=TOLERANCE)
     self.assertAlmostEqual(_acceptance(p, q, q), 0.7083, places=4)
     # The faulty ratio gives the report's numbers, so the ruler is right.
-    raw = tables.constant([0.3, 0.5, 0.1, 0.1])
+    raw = cases.constant([0.3, 0.5, 0.1, 0.1])
     law = exact.law(rule, p, exact.Drafts(q, raw), (1,), 1)
     self.assertAlmostEqual(law[0], 0.5833, places=4)
     self.assertAlmostEqual(_acceptance(p, q, raw), 0.7917, places=4)
@@ -106,8 +107,8 @@ class LawTest(parameterized.TestCase):
   @pytest.mark.fault_case("B03")
   def test_greedy_draft_is_one_hot(self):
     """huggingface/transformers#32867: an argmax draft has no softmax law."""
-    p, q = tables.constant([0.5, 0.5]), tables.constant([0.6, 0.4])
-    rule, drawn = rejection.Rejection(), tables.best(q)
+    p, q = cases.constant([0.5, 0.5]), cases.constant([0.6, 0.4])
+    rule, drawn = rejection.Rejection(), cases.best(q)
     law = exact.law(rule, p, exact.Drafts(drawn, None), (1,), 1)
     np.testing.assert_allclose(law, [0.5, 0.5], atol=TOLERANCE)
     self.assertAlmostEqual(_acceptance(p, drawn, drawn), 0.5)

@@ -103,7 +103,7 @@ class ReplayTest(absltest.TestCase):
 
     with absltest.mock.patch.object(replay, "measure", measure_):
       times = findings._replay(
-        asked, asked.methods["a"], session_lib.Method(), asked.batches[:2]
+        asked, [asked.methods["a"]] * 2, session_lib.Method(), asked.batches[:2]
       )
     self.assertEqual(times, [measured] * 2)
     self.assertEqual(seen, [(6, 6)] * 2)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from specjax import sampling as sampling_lib
 from specjax import types
 from specjax.decoding import decode
 from specjax.drafters import draft_model, empty, ngram, tree_draft_model
@@ -24,6 +25,7 @@ from tests import decoding, toys
 # model of 135 million parameters on two CPU cores, widths 1, 4 and 9.
 SECONDS = jnp.array([14.6, *[19.8] * 3, *[23.8] * 5]) / 1000
 STEADY = policy.Fixed(8, (0, 3))
+VOCAB = 80
 
 
 def outcome(accepted, rejected, ran=True) -> types.Acceptance:
@@ -241,20 +243,28 @@ def half_right(vocab: int) -> toys.Table:
   return toys.Table(jnp.asarray(table))
 
 
+def rows_at(*temperature: float) -> sampling_lib.Sampling:
+  return sampling_lib.Sampling(jnp.array(temperature, jnp.float32))
+
+
 class LoopTest(parameterized.TestCase):
-  """In the decoding loop, on tiny models."""
+  """In the decoding loop, on tiny models.
+
+  Models of one size and temperatures as arrays: tests share their programs.
+  """
 
   @parameterized.parameters("gain_quick", "pausing")
   def test_off_and_on_again_in_an_answer(self, name):
     state = decoding.run(
-      toys.cycle(80),
-      draft_model.DraftModel(half_right(80), 8),
+      toys.cycle(VOCAB),
+      draft_model.DraftModel(half_right(VOCAB), 8),
       [[0], [0], [60]],
       policy=POLICIES[name],
+      sampling=rows_at(0, 0, 0),
       new=70,
     )
     for row, first in ((0, 0), (2, 60)):
-      wanted = [(first + 1 + i) % 80 for i in range(70)]
+      wanted = [(first + 1 + i) % VOCAB for i in range(70)]
       self.assertEqual(decoding.answers(state)[row], wanted)
     drafted = decoding.counters(state, 0)["drafted"]
     self.assertGreater(np.mean(np.equal(drafted[:30], 0)), 0.6)
@@ -263,9 +273,7 @@ class LoopTest(parameterized.TestCase):
 
   @parameterized.parameters(
     ("gain_quick", "model"),
-    ("pausing", "ngram"),
     ("heuristic", "model"),
-    ("confidence", "model"),
   )
   def test_text_is_that_of_plain_decoding(self, name, drafter):
     """Whatever lengths and widths a policy chooses, in ragged batches."""
@@ -273,7 +281,9 @@ class LoopTest(parameterized.TestCase):
 
   @parameterized.parameters(
     ("gain", "ngram"),
+    ("pausing", "ngram"),
     ("pausing", "model"),
+    ("confidence", "model"),
     ("pausing_heuristic", "model"),
     ("heuristic", "ngram"),
     ("entropy", "model"),
@@ -286,8 +296,8 @@ class LoopTest(parameterized.TestCase):
 
   def check_text(self, name, drafter):
     rng = np.random.default_rng(2)
-    logits = 2 * rng.normal(size=(32, 32)).astype(np.float32)
-    near = logits + rng.normal(size=(32, 32)).astype(np.float32)
+    logits = 2 * rng.normal(size=(VOCAB, VOCAB)).astype(np.float32)
+    near = logits + rng.normal(size=(VOCAB, VOCAB)).astype(np.float32)
     target = toys.Table(jnp.asarray(logits))
     draft = toys.Table(jnp.asarray(near))
     drafters: dict[str, Any] = {
@@ -305,7 +315,7 @@ class LoopTest(parameterized.TestCase):
       ),
       "tree_pausing": gain.Pausing(policy.Fixed(2, (0,)), 1.8),
     }
-    settings = {"sampling": decoding.settings([0.0, 0.8, 0.6]), "new": 60}
+    settings: dict[str, Any] = {"sampling": rows_at(0, 0.8, 0.6), "new": 60}
     state = decoding.run(
       target, drafters[drafter], policy=rules[name], **settings
     )
@@ -317,12 +327,13 @@ class LoopTest(parameterized.TestCase):
 
   def test_settings_are_data(self):
     """New seconds between two chunks of rounds compile nothing."""
-    drafter = ngram.NGram(8)
+    target = toys.cycle(VOCAB)
+    drafter = draft_model.DraftModel(target, 8)
     rule = gain.ExpectedGain(SECONDS)
     state, (sampling, _, stop) = decoding.start(
-      toys.cycle(80), drafter, policy=rule, new=60
+      target, drafter, policy=rule, sampling=rows_at(0, 0, 0), new=60
     )
-    rest = (toys.cycle(80), drafter, coupled.Coupled())
+    rest = (target, drafter, coupled.Coupled())
     never = rule.replace(seconds=jnp.array([1.0, *[99.0] * 8]))
     state = decode.advance(*rest, state, sampling, rule, stop, 2)
     programs = decoding.compiled()

@@ -22,6 +22,7 @@ from specjax import testing
 from specjax.decoding import decode
 from specjax.decoding import step as step_lib
 from specjax.drafters import chained, eagle, empty, medusa
+from specjax.models import model as model_lib
 from specjax.models import transformer
 from specjax.models.heads import chained_heads, eagle_heads
 from specjax.models.heads import head as heads_lib
@@ -35,12 +36,8 @@ PLANS = {
   "static": plans.Static(tree.from_config(PATHS)),
   "dynamic": plans.Dynamic(3, 2, 2, 6),
 }
-# Each kind and each plan, not each pair.
-PAIRS = (
-  ("hydra", "dynamic"),
-  ("eagle3", "static"),
-  ("block_parallel", "chain"),
-)
+# What the default tier runs; a static tree is that of the contract's test.
+PAIRS = (("hydra", "dynamic"), ("block_parallel", "chain"))
 REST = tuple(
   (kind, plan)
   for kind in draft_heads.KINDS
@@ -81,7 +78,8 @@ def still(head: Any, **params) -> Any:
     if given is not None:
       assert given.shape == x.shape, (path, x.shape)
       return jnp.asarray(given, x.dtype)
-    return x if path[-1].key == "scale" else jnp.zeros_like(x)
+    fill = 1 if path[-1].key == "scale" else 0
+    return jnp.full(x.shape, fill, x.dtype)
 
   made = head.replace(params=jax.tree.map_with_path(leaf, head.params))
   assert not params, params
@@ -90,13 +88,13 @@ def still(head: Any, **params) -> Any:
 
 def _eagle(kind: str, **settings) -> eagle_heads.EagleHead:
   config = eagle_heads.EagleConfig(kind, LAYER, WIDTH, **settings)
-  return eagle_heads.EagleHead.init(config, jax.random.key(0))
+  return draft_heads.blank(eagle_heads.EagleHead, config)
 
 
 def medusa_by_hand(target, step):
   """Head k has the k + 1 steps after the hidden state's own in its matrix."""
   config = heads_lib.MedusaConfig(3, 0, WIDTH, WIDTH)
-  head = heads_lib.MedusaHeads.init(config, jax.random.key(0))
+  head = draft_heads.blank(heads_lib.MedusaHeads, config)
   power = np.linalg.matrix_power
   return medusa.Medusa(
     still(
@@ -113,7 +111,7 @@ def medusa_by_hand(target, step):
 def hydra_by_hand(target, step):
   """Counts on from the hidden state, and never looks at tokens."""
   config = chained_heads.ChainedConfig("hydra", 3, 0, WIDTH, WIDTH)
-  head = chained_heads.ChainedHeads.init(config, jax.random.key(0))
+  head = draft_heads.blank(chained_heads.ChainedHeads, config)
   power = np.linalg.matrix_power
   return chained.Chained(
     still(
@@ -131,7 +129,7 @@ def recurrent_by_hand(target, step):
   """Looks at the newest token alone."""
   del step
   config = chained_heads.ChainedConfig("recurrent", 3, 0, WIDTH)
-  head = chained_heads.ChainedHeads.init(config, jax.random.key(0))
+  head = draft_heads.blank(chained_heads.ChainedHeads, config)
   read = np.eye(WIDTH)
   mix = np.concatenate([np.zeros_like(read), read])
   made = still(head, head_0__read__kernel=read, head_0__mix__kernel=mix)
@@ -181,9 +179,7 @@ class AlignmentTest(parameterized.TestCase):
     """Rows of one, five and thirteen tokens, with rounds that draft nothing."""
     target, step = jumps()
     drafter = make(target, step)
-    policy = decoding.Scheduled.of(
-      [[3, 3, 3], [0, 2, 3], [0, 0, 0], [1, 3, 0]], widths=()
-    )
+    policy = decoding.Scheduled.of([[3, 3, 3], [0, 2, 3], [0, 0, 0], [1, 3, 0]])
     state = decoding.run(
       target, drafter, sampling=SAMPLING, policy=policy, new=24
     )
@@ -219,9 +215,16 @@ class TextTest(parameterized.TestCase):
   def test_equals_plain_decoding_in_every_pair(self, kind, plan):
     self._check(kind, plan)
 
+  def test_keeps_the_contract(self):
+    """A head that is right, on a tree, with a target that costs little."""
+    target, step = jumps()
+    drafter = eagle3_of_features(target, step).replace(plan=PLANS["static"])
+    found = testing.check_drafter(drafter, target)
+    self.assertGreater(found["plain"], 0.5)
+
   @parameterized.product(kind=draft_heads.KINDS, plan=tuple(PLANS))
   @pytest.mark.slow
-  def test_keeps_the_contract(self, kind, plan):
+  def test_keeps_the_contract_in_every_pair(self, kind, plan):
     target = draft_heads.target()
     drafter = draft_heads.drafter(kind, target, PLANS[plan])
     found = testing.check_drafter(drafter, target)
@@ -235,14 +238,17 @@ class ProposalTest(absltest.TestCase):
     drafter = eagle.Eagle(head, target, draft_heads.CHAIN)
     state, _ = decoding.start(target, drafter)
     embedding = np.asarray(target.params["embed"]["embedding"], np.float64)
+    padded, _ = decoding.pad(decoding.PROMPTS)
+    width = padded.shape[1]
+    forward = jax.jit(model_lib.Model.__call__)
+    hiddens = forward(target, padded, target.init_cache(3, width, width)).hidden
     for row, prompt in enumerate(decoding.PROMPTS):
       pairs = len(prompt) - 1
       self.assertEqual(state.drafter.cache.lengths[row], pairs)
       if pairs:
-        tokens = jnp.asarray(prompt)[None]
-        hidden = target(tokens, target.init_cache(1, 16, 16)).hidden[0]
+        hidden = np.asarray(hiddens[row, :pairs], np.float64)
         given = heads_test.eagle_given(
-          head, embedding[tokens[0, 1:]], np.asarray(hidden[:-1], np.float64)
+          head, embedding[np.asarray(prompt[1:])], hidden
         )
         np.testing.assert_allclose(
           state.drafter.feature[row], given[-1], **heads_test.TOLERANCE
@@ -318,7 +324,13 @@ class RowsTest(absltest.TestCase):
     """Pitfall 16: an observed block of no tokens changes nothing."""
     target, step = jumps()
     drafter = eagle3_of_features(target, step)
-    state, rest = decoding.start(target, drafter, new=[1, 24, 24])
+    state, rest = decoding.start(
+      target,
+      drafter,
+      sampling=SAMPLING,
+      policy=decoding.Scheduled.of([[3, 3, 3]]),
+      new=[1, 24, 24],
+    )
     parts = target, drafter, coupled.Coupled()
     state = decode.advance(*parts, state, *rest, 1)
     before = jax.device_get(state.drafter.feature)[0]

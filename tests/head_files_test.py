@@ -10,6 +10,7 @@ import pathlib
 import tempfile
 from typing import Any
 
+from absl import logging
 from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,9 @@ import numpy as np
 import pytest
 from safetensors import numpy as safetensors
 
+from specjax import sharding
 from specjax.drafters import chained, eagle, medusa
-from specjax.models import huggingface
+from specjax.models import huggingface, sources
 from specjax.models.heads import (
   chained_heads,
   eagle_files,
@@ -289,6 +291,29 @@ class EagleFilesTest(HeadFilesTest):
     with self.assertRaisesRegex(ValueError, "feature_layers"):
       eagle_files.load(self.folder, self.target)
 
+  @parameterized.parameters("model", None)
+  def test_heads_lie_where_their_target_lies(self, vocab):
+    """An own output matrix is split as the target's; all else is whole."""
+    auto = (jax.sharding.AxisType.Auto,) * 2
+    mesh = jax.make_mesh((1, 1), ("data", "model"), axis_types=auto)
+    target = self.target.replace(rules=sharding.Rules(mesh, vocab=vocab))
+    made = {
+      "eagle": eagle_files.load(
+        self.write(EAGLE3_CONFIG, self.eagle3()[1]), target
+      ),
+      "own": draft_heads.head("medusa").beside(target),
+    }
+    for name, head in made.items():
+      leaves = jax.tree.leaves_with_path((head.params, head.columns))
+      self.assertNotEmpty(leaves)
+      for (_, *keys), leaf in leaves:
+        where = [key.key for key in keys]
+        own = "output" in where and "attention" not in where
+        axes = (None, vocab) if own else (None,) * leaf.ndim
+        wanted = sharding.NamedSharding(mesh, sharding.PartitionSpec(*axes))
+        self.assertEqual(leaf.sharding, wanted, f"{name} {where}")
+    self.assert_same(made["own"], draft_heads.head("medusa"))
+
   def _open(self):
     config = {k: v for k, v in EAGLE3_CONFIG.items() if k != "eagle_config"}
     return config, self.eagle3()[1]
@@ -304,6 +329,18 @@ class OwnFilesTest(HeadFilesTest):
     self.assertIsNone(loaded.columns)
     with self.assertRaisesRegex(ValueError, "exists already"):
       saved_heads.save(head, self.folder / "own")
+
+  def test_other_weights_than_a_head_was_trained_for_are_told(self):
+    own = self.folder / "own"
+    saved_heads.save(draft_heads.head("medusa"), own, self.target)
+    other: Any = toys.tiny(7)
+    for target, found in ((self.target, 0), (other, 1)):
+      with absltest.mock.patch.object(logging, "warning") as told:
+        saved_heads.load(own, target, heads_lib.MedusaHeads)
+      self.assertEqual(told.call_count, found)
+    _, name, was, now = told.call_args.args
+    self.assertEqual((name, now), ("own", sources.fingerprint(other)))
+    self.assertIn(sources.fingerprint(self.target)[:12], was)
 
   def test_a_head_of_another_kind(self):
     saved_heads.save(draft_heads.head("hydra"), self.folder / "own")

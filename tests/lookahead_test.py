@@ -66,6 +66,7 @@ class TreeTest(parameterized.TestCase):
     ({"window": 0, "ngram": 3, "guesses": 1}, "window is 0"),
     ({"window": 2, "ngram": 1, "guesses": 1}, "ngram is 1"),
     ({"window": 2, "ngram": 2, "guesses": 1, "pool": 1}, "pool is 1"),
+    ({"window": 2, "ngram": 2, "guesses": 9, "pool": 8}, "pool is 8: use 9"),
   )
   def test_refuses(self, options, message):
     with self.assertRaisesRegex(ValueError, message):

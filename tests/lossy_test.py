@@ -2,14 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules that say they are not lossless, and what they do instead."""
 
+import pathlib
+import tempfile
+from typing import Any
+
 from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import specjax
 from specjax import exact, testing, types
+from specjax.bench import build
+from specjax.testing import cases
 from specjax.verifiers import lossy, ratio
-from tests import tables
+from tests import benches, runs, toys
 
 # Five words; p is even, sharp, or in between.
 EVEN, SHARP = [0.2] * 5, [0.96, 0.01, 0.01, 0.01, 0.01]
@@ -65,9 +72,9 @@ class LenientTest(parameterized.TestCase):
   @parameterized.parameters(0.5, 0.9)
   def test_law_of_one_draft(self, lenience):
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
-    drafts = exact.honest(tables.constant(q))
+    drafts = exact.honest(cases.constant(q))
     rule = lossy.Lenient(lenience)
-    law = exact.law(rule, tables.constant(p), drafts, (1,), 1)
+    law = exact.law(rule, cases.constant(p), drafts, (1,), 1)
     kept = np.minimum(q, p / lenience)
     left = np.maximum(p - lenience * q, 0)
     expected = kept + (1 - kept.sum()) * left / left.sum()
@@ -105,6 +112,48 @@ class ClaimsTest(parameterized.TestCase):
   def test_settings_out_of_range(self, make, message):
     with self.assertRaisesRegex(ValueError, message):
       make()
+
+
+class AskedForTest(absltest.TestCase):
+  """A rule that changes the text's law is used where that is said, only."""
+
+  def test_a_method_asks_for_lossless_rules(self):
+    with self.assertRaisesRegex(ValueError, "Typical changes .* lossless = Fa"):
+      specjax.Method(verifier=lossy.Typical())
+    method = specjax.Method(verifier=lossy.Typical(), lossless=False)
+    self.assertFalse(method.verifier.lossless)
+
+  def test_generate_asks_for_them_too(self):
+    words: Any = benches.Words()
+    ask = lambda **options: specjax.generate(
+      toys.cycle(64),
+      words,
+      [[1, 2]],
+      verifier=lossy.Threshold(0.5),
+      max_new_tokens=2,
+      **options,
+    )
+    with self.assertRaisesRegex(ValueError, "Threshold changes the law"):
+      ask()
+    self.assertEqual(ask(lossless=False)[0].tokens.tolist(), [3, 4])
+
+  def test_a_config_says_so_before_anything_is_loaded(self):
+    methods = {
+      "fast": {
+        "drafter": {"type": "ngram", "length": 2},
+        "verifier": {"type": "typical"},
+      }
+    }
+    with tempfile.TemporaryDirectory() as folder:
+      path = runs.write_config(
+        pathlib.Path(folder, "config.py"),
+        pathlib.Path(folder, "none.gguf"),
+        methods=methods,
+      )
+      message = "methods.fast.verifier 'typical' changes .* lossless = False"
+      with self.assertRaisesRegex(ValueError, message):
+        build.check(runs.read_config(path))
+      build.check(runs.read_config(path, "lossless=False"))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ lie on the devices, and what the compiled loop sends between them.
 
 import dataclasses
 import json
+import pathlib
 import re
 import sys
+import tempfile
 from typing import Any
 
 import jax
@@ -21,12 +23,18 @@ from specjax import answers, sharding
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax.decoding import decode
-from specjax.drafters import draft_model, ngram, tree_draft_model
+from specjax.drafters import (
+  cross_vocabulary,
+  draft_model,
+  ngram,
+  tree_draft_model,
+)
 from specjax.models import int8
 from specjax.models import model as model_lib
+from specjax.models.heads import eagle_files, saved_heads
 from specjax.policies import policy
 from specjax.verifiers import coupled, rejection
-from tests import decoding, toys
+from tests import decoding, draft_heads, toys
 
 MESHES = ((1, 1), (8, 1), (1, 8), (2, 4))
 DEVICES, ROWS, NEW = 8, 8, 24
@@ -47,6 +55,11 @@ METHODS = {
   "ngram_rejection": ("ngram", "rejection"),
   "draft_rejection": ("draft", "rejection"),
   "draft_tree": ("tree", "coupled"),
+  "draft_cross_vocabulary": ("cross_vocabulary", "rejection"),
+  "medusa": ("medusa", "rejection"),
+  "eagle": ("eagle3", "coupled"),
+  "chained": ("hydra", "coupled"),
+  "block_parallel": ("block_parallel", "rejection"),
 }
 # What the default tier runs: all meshes, both drafters, rules and models.
 FEW = (
@@ -70,16 +83,45 @@ def prompts() -> list[list[int]]:
   return [[*decoding.PROMPTS[row % 3], row] for row in range(ROWS)]
 
 
-def method(kind: str | None, rule: str, draft: Any) -> answers.Method:
+def head_drafter(kind: str, target: Any) -> Any:
+  """With heads from a folder."""
+  made = draft_heads.drafter(kind, target)
+  name = "heads" if hasattr(made, "heads") else "head"
+  head = getattr(made, name)
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / "own"
+    saved_heads.save(head, path)
+    if kind == "eagle3":
+      loaded = eagle_files.load(path, target)
+    else:
+      loaded = saved_heads.load(path, target, type(head))
+  return made.replace(**{name: loaded})
+
+
+def shared(draft: Any) -> Any:
+  """A draft model that lacks some of the target's tokens."""
+  ids = jnp.arange(toys.TINY_VOCAB)
+  return cross_vocabulary.SharedVocabulary(
+    draft, ids, jnp.where(ids % 8, ids, -1), draft.num_tokens
+  )
+
+
+def method(kind: str | None, rule: str, target: Any, draft: Any) -> Any:
   if kind is None:
     return answers.Method()
   drafter = {
+    "cross_vocabulary": lambda: draft_model.DraftModel(shared(draft), 4),
+    "medusa": lambda: head_drafter("medusa", target),
+    "eagle3": lambda: head_drafter("eagle3", target),
+    "hydra": lambda: head_drafter("hydra", target),
+    "block_parallel": lambda: head_drafter("block_parallel", target),
     "ngram": lambda: ngram.NGram(4),
     "draft": lambda: draft_model.DraftModel(draft, 4),
     "tree": lambda: tree_draft_model.dynamic_tree(draft, 3, 3, 3, 8),
   }[kind]()
   depth = drafter.max_depth
-  return answers.Method(drafter, VERIFIERS[rule](), policy.Fixed(depth))
+  wanted = policy.Fixed(depth, widths=())
+  return answers.Method(drafter, VERIFIERS[rule](), wanted)
 
 
 def shards(array: jax.Array) -> list[int]:
@@ -111,7 +153,7 @@ def answer(target, one: answers.Method) -> dict[str, Any]:
   )
   state = session.state
   lowered = decode.advance.lower(
-    target,
+    session.model,
     one.drafter,
     one.verifier,
     state,
@@ -135,6 +177,7 @@ def answer(target, one: answers.Method) -> dict[str, Any]:
     },
     "draft_cache": [shards(x) for x in drafted if x.ndim == 4][:1],
     "sent": sent(text),
+    "head_outputs": head_outputs(one.drafter),
     "programs": programs(session),
   }
 
@@ -153,6 +196,19 @@ def programs(session) -> int:
   for _ in session.rounds(2):
     pass
   return names.count("jit(run)")
+
+
+def head_outputs(drafter: Any) -> list[list[int]]:
+  """How the output matrices of draft heads lie."""
+  head = getattr(drafter, "head", getattr(drafter, "heads", None))
+  if head is None:
+    return []
+  leaves = jax.tree.leaves_with_path(head.params)
+  return [
+    shards(leaf)
+    for keys, leaf in leaves
+    if leaf.shape[-1] == toys.TINY_VOCAB and keys[-2].key == "output"
+  ]
 
 
 def weights(target) -> dict[str, list[int]]:
@@ -195,7 +251,7 @@ def main(which: str) -> None:
         "method": label,
         "kv_copies": placed.config.kv_copies,
         "weights": weights(placed),
-        **answer(placed, method(*METHODS[label], draft.on_mesh(mesh))),
+        **answer(placed, method(*METHODS[label], placed, draft.on_mesh(mesh))),
       }
       print(json.dumps(record), flush=True)
 

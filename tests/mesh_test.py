@@ -76,6 +76,11 @@ class SameTokensTest(parameterized.TestCase):
     self.assertEqual(record["cache"], [data, 1, heads, 1])
     if record["method"].startswith("draft"):
       self.assertEqual(record["draft_cache"], [[data, 1, heads, 1]])
+    # Those whose heads have an output matrix of their own.
+    if record["method"] in ("medusa", "eagle"):
+      self.assertNotEmpty(record["head_outputs"])
+    for shards in record["head_outputs"]:
+      self.assertEqual(shards, [1, parts])
     for name, shards in record["rows"].items():
       self.assertEqual(shards[0], data, name)
     self.assertEqual(

@@ -2,14 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The proofs have teeth: each broken rule here must be found out.
 
-A mutant is the real file with one place of its text replaced, run as a module
-of its own. A replaced text must occur exactly once, so a mutant that no longer
-fits the code fails loudly, and a new module has functions of its own, so no
-compiled program of the right rule is used again.
+Mutants are made as those of `specjax.testing.mutants`, which are tried too.
 """
-
-import inspect
-import types as python_types
 
 from absl.testing import absltest, parameterized
 import jax
@@ -18,20 +12,15 @@ import numpy as np
 import pytest
 
 from specjax import exact, sampling, streams
+from specjax.testing import cases, mutants
 from specjax.trees import tree
 from specjax.verifiers import coupled, ratio, rejection
-from tests import tables
 
-TARGET = tables.softmax(tables.logits(1))
-DRAFT = tables.softmax(tables.logits(2))
+TARGET, DRAFT = cases.random(1, 4), cases.random(2, 4)
 DRAFTS = exact.honest(DRAFT)
-LENGTHS, TOKENS = (1, 2, 0), 3
 
-RUN = "jnp.cumprod(hits, axis=1)"
 # Biases that a user could see; all of them are over 1e-3.
 STRUCTURAL = {
-  "count_instead_of_run": (RUN, "hits"),
-  "no_residual": ("mass = sampling.residual(p, q)", "mass = p"),
   "unweighted_residual": (
     "mass = sampling.residual(p, q)",
     "mass = (p > q).astype(p.dtype)",
@@ -52,14 +41,6 @@ STRUCTURAL = {
   "next_slot": (
     "p = jnp.exp(ratio.row(log_p, leaf))",
     "p = jnp.exp(log_p[:, -1])",
-  ),
-}
-# Biases of rounding size: small, but a right rule has none.
-NUMERICAL = {
-  "epsilon_in_ratio": ("accept * q_x < p_x", "accept * (q_x + 1e-7) < p_x"),
-  "epsilon_in_residual": (
-    "mass = sampling.residual(p, q)",
-    "mass = jnp.maximum(p - q, 1e-7)",
   ),
 }
 # A race gone wrong is refused before a law is made of it.
@@ -91,50 +72,28 @@ RACE_LAWS = {
     "0.5 * uniforms(depths, log_p.shape[-1])",
   ),
 }
-# The order of transforms: filters see the tempered law.
-TEMPERATURE = "x = x / jnp.where(greedy, 1.0, temperature)"
-FILTERS_FIRST = (
-  (TEMPERATURE, "scale = jnp.where(greedy, 1.0, temperature)"),
-  (
-    "jax.nn.log_softmax(x, axis=-1))",
-    "jax.nn.log_softmax(x / scale, axis=-1))",
-  ),
-)
 
 
-def mutate(module, *replacements):
-  """A module like `module` but for pairs (old text, new text)."""
-  source = inspect.getsource(module)
-  for old, new in replacements:
-    if source.count(old) != 1:
-      raise AssertionError(f"{old!r} must occur once in {module.__name__}")
-    source = source.replace(old, new)
-  jax.clear_caches()
-  mutant = python_types.ModuleType(f"mutant_{module.__name__}")
-  exec(compile(source, mutant.__name__, "exec"), mutant.__dict__)
-  return mutant
-
-
-def distance(verifier, target=TARGET, drafts=DRAFTS):
-  law = exact.law(verifier, target, drafts, LENGTHS, TOKENS)
-  return exact.total_variation(law, exact.joint(TARGET, TOKENS))
+def distance(rule, drafts=DRAFTS) -> float:
+  return mutants.distance(rule, drafts, TARGET)
 
 
 def redrawn(*replacement):
   """Rejection with another draw of its numbers."""
-  bases = mutate(ratio, replacement).RatioRule, rejection.Rejection
+  bases = mutants.mutate(ratio, replacement).RatioRule, rejection.Rejection
   return type("Redrawn", bases, {"decide": rejection.Rejection.decide})()
 
 
 class RejectionMutantsTest(parameterized.TestCase):
   def test_the_right_rule_passes(self):
     self.assertLess(distance(rejection.Rejection()), 1e-12)
-    same = mutate(rejection, (RUN, f"({RUN})")).Rejection()
+    leaf = mutants.LEAF
+    same = mutants.mutate(rejection, (leaf, f"{leaf} + 0")).Rejection()
     self.assertLess(distance(same), 1e-12)
 
   @parameterized.parameters(*STRUCTURAL)
   def test_structural(self, name):
-    rule = mutate(rejection, STRUCTURAL[name]).Rejection()
+    rule = mutants.mutate(rejection, STRUCTURAL[name]).Rejection()
     self.assertGreater(distance(rule), 1e-3)
 
   def test_one_number_for_both(self):
@@ -143,12 +102,14 @@ class RejectionMutantsTest(parameterized.TestCase):
     )
     self.assertGreater(distance(rule), 1e-3)
 
-  @parameterized.parameters(*NUMERICAL)
-  def test_numerical(self, name):
-    rule = mutate(rejection, NUMERICAL[name]).Rejection()
-    off = distance(rule)
-    self.assertLess(off, 1e-5)
-    self.assertGreater(off, 100 * distance(rejection.Rejection()))
+  @parameterized.parameters(*mutants.TEXTS)
+  def test_those_of_the_library(self, name):
+    off = distance(mutants.broken(name))
+    if mutants.TEXTS[name].kind == mutants.STRUCTURAL:
+      self.assertGreater(off, mutants.LEAST)
+    else:
+      self.assertLess(off, 1e-5)
+      self.assertGreater(off, mutants.TIMES * distance(rejection.Rejection()))
 
 
 class DraftMutantsTest(parameterized.TestCase):
@@ -158,39 +119,27 @@ class DraftMutantsTest(parameterized.TestCase):
   def test_argmax_with_the_law_of_sampling(self):
     """huggingface/transformers#32867, on several rounds."""
     rule = rejection.Rejection()
-    drawn = tables.best(DRAFT)
+    drawn = cases.best(DRAFT)
     wrong = exact.Drafts(drawn, DRAFT)
-    self.assertGreater(distance(rule, drafts=wrong), 1e-2)
-    self.assertLess(distance(rule, drafts=exact.honest(drawn)), 1e-12)
+    self.assertGreater(distance(rule, wrong), 1e-2)
+    self.assertLess(distance(rule, exact.honest(drawn)), 1e-12)
 
   @pytest.mark.fault_case("B01")
   def test_unfiltered_law_in_the_ratio(self):
     """huggingface/transformers#47932, on several rounds."""
     rule = rejection.Rejection()
-    drawn = tables.sampled(tables.logits(2), temperature=1.0, top_k=2)
+    drawn = cases.sampled(cases.random(2, 4), temperature=1.0, top_k=2)
     wrong = exact.Drafts(drawn, DRAFT)
-    self.assertGreater(distance(rule, drafts=wrong), 1e-2)
-    self.assertLess(distance(rule, drafts=exact.honest(drawn)), 1e-12)
+    self.assertGreater(distance(rule, wrong), 1e-2)
+    self.assertLess(distance(rule, exact.honest(drawn)), 1e-12)
 
   def test_coupled_does_not_care(self):
     rule = coupled.Coupled()
-    wrong = exact.Drafts(tables.best(DRAFT), DRAFT)
-    self.assertLess(distance(rule, drafts=wrong), 1e-12)
+    wrong = exact.Drafts(cases.best(DRAFT), DRAFT)
+    self.assertLess(distance(rule, wrong), 1e-12)
 
   def test_filters_before_temperature(self):
-    settings = dict(temperature=0.6, top_p=0.8)
-    right = tables.sampled(tables.logits(1), **settings)
-    mutant = mutate(sampling, *FILTERS_FIRST)
-    wrong = tables.sampled(tables.logits(1), mutant.log_probs, **settings)
-    rule, draft = rejection.Rejection(), exact.honest(right)
-    joint = exact.joint(right, TOKENS)
-    for target, is_right in ((right, True), (wrong, False)):
-      law = exact.law(rule, target, draft, LENGTHS, TOKENS)
-      off = exact.total_variation(law, joint)
-      if is_right:
-        self.assertLess(off, 1e-12)
-      else:
-        self.assertGreater(off, 1e-3)
+    self.assertGreater(mutants.filters_first(), mutants.LEAST)
 
 
 class CoupledMutantsTest(parameterized.TestCase):
@@ -199,13 +148,13 @@ class CoupledMutantsTest(parameterized.TestCase):
 
   @parameterized.parameters(*RACES)
   def test_text_depends_on_the_draft(self, name):
-    rule = mutate(coupled, RACES[name]).Coupled()
+    rule = mutants.mutate(coupled, RACES[name]).Coupled()
     with self.assertRaisesRegex(ValueError, "depends on the draft"):
       distance(rule)
 
   @parameterized.parameters(*RACE_LAWS)
   def test_another_law(self, name):
-    rule = mutate(coupled, RACE_LAWS[name]).Coupled()
+    rule = mutants.mutate(coupled, RACE_LAWS[name]).Coupled()
     self.assertGreater(distance(rule), 1e-3)
 
 
@@ -257,9 +206,9 @@ class StreamMutantsTest(parameterized.TestCase):
     self.assertGreater(largest_z(first_tokens(rule)), 10)
 
   def test_shortest_row_cuts_the_others_and_draws_anew(self):
-    leaf = "leaf = jnp.sum(jnp.cumprod(hits, axis=1), axis=1)"
+    leaf = mutants.LEAF
     cut = leaf + "\n    leaf = jnp.full_like(leaf, jnp.min(leaf))"
-    rule = mutate(rejection, (leaf, cut)).Rejection()
+    rule = mutants.mutate(rejection, (leaf, cut)).Rejection()
     self.assertLess(largest_z(first_tokens(rule, batch=1)), 4.3)
     self.assertGreater(largest_z(first_tokens(rule, batch=2)), 10)
 

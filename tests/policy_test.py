@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from specjax import sampling as sampling_lib
 from specjax import session, types
 from specjax.decoding import step
-from specjax.drafters import draft_model, ngram
+from specjax.drafters import draft_model, empty, ngram
 from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled
 from tests import decoding, toys
@@ -108,6 +109,18 @@ class HeuristicTest(parameterized.TestCase):
       make()
 
 
+class NothingToDraftTest(parameterized.TestCase):
+  @parameterized.parameters("fixed", "heuristic", "confidence", "entropy")
+  def test_every_policy_is_plain_decoding(self, name):
+    """Of the empty drafter, whose draft is 0 tokens long at most."""
+    policy = getattr(policy_lib, name)(empty.Empty())
+    state = policy.init(2)
+    for _ in range(2):
+      length = policy.draft_length(state)
+      np.testing.assert_array_equal(length, [0, 0])
+      state = policy.update(state, outcome([0, 0], [False] * 2), length)
+
+
 class WidthsTest(parameterized.TestCase):
   @parameterized.parameters((), (0,), (1,), (0, 3), (3, 3, 0))
   def test_three_programs_are_fine(self, *widths):
@@ -171,12 +184,12 @@ class KeepDraftingTest(parameterized.TestCase):
 
     It is the drafter's own: greedy rows would be sure of everything else.
     """
-    table = np.asarray(toys.cycle(32).table).copy()
+    table = np.asarray(toys.cycle(80).table).copy()
     table[[4, 15]] = 0  # nobody is sure of what follows 4 or 15
     draft = draft_model.DraftModel(toys.Table(jnp.asarray(table)), 6)
-    sampling = decoding.settings([temperature] * 3)
+    sampling = sampling_lib.Sampling(jnp.full((3,), temperature))
     state = decoding.run(
-      toys.cycle(32),
+      toys.cycle(80),
       draft,
       [[1], [15], [20]],
       policy=policy_lib.Confidence(6, least=0.5),
@@ -186,8 +199,8 @@ class KeepDraftingTest(parameterized.TestCase):
     first = state.stats.drafted[:, 0].tolist()
     self.assertEqual(first, [3, 0, 6])
     plain = decoding.run(
-      toys.cycle(32),
-      ngram.NGram(6),
+      toys.cycle(80),
+      empty.Empty(1),
       [[1], [15], [20]],
       sampling=sampling,
       new=10,
@@ -204,10 +217,10 @@ class KeepDraftingTest(parameterized.TestCase):
       target,
       draft_model.DraftModel(target, 4),
       policy=Noting(4, note=laws.append),
-      sampling=decoding.settings([0.0, 0.7, 1.0]),
+      sampling=sampling_lib.Sampling(jnp.array([0.0, 0.7, 1.0])),
     )
     rule = coupled.Coupled()
-    _, draft = step.propose(
+    _, draft = jax.jit(step.propose)(
       target, draft_model.DraftModel(target, 4), rule, state, *rest
     )
     jax.effects_barrier()

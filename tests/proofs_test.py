@@ -19,7 +19,9 @@ from specjax.testing import cases, mutants, reuse
 from specjax.verifiers import (
   block,
   coupled,
+  k_seq,
   multi_candidate,
+  multi_path,
   rejection,
   traversal,
 )
@@ -44,7 +46,7 @@ class TreeLawTest(parameterized.TestCase):
       with self.subTest(kind):
         self.assertLess(distance(rule, proposal(DRAFT)), 1e-12)
 
-  @parameterized.parameters(multi_candidate.KSeq(), block.MultiPath())
+  @parameterized.parameters(k_seq.KSeq(), multi_path.MultiPath())
   @pytest.mark.slow
   def test_rules_of_independent_siblings(self, rule):
     self.assertLess(distance(rule, exact.honest(DRAFT)), 1e-12)
@@ -96,9 +98,6 @@ class NumbersTest(absltest.TestCase):
     rule = block.Block()
     self.assertLess(reuse.kept_streams(rule, kept=False), 1e-12)
     self.assertGreater(reuse.kept_streams(rule), 1e-3)
-
-  def test_noise_shared_by_accept_and_draft(self):
-    self.assertGreater(reuse.shared_noise(rejection.Rejection()), 1e-2)
 
   def test_rows_of_a_batch(self):
     self.assertLess(reuse.batch_of_two(rejection.Rejection()), 1e-12)

@@ -16,7 +16,7 @@ METHODS = {
 
 
 def write_model(
-  path: pathlib.Path, words=WORDS, merges=("a b",)
+  path: pathlib.Path, words=WORDS, merges=("a b",), template=None
 ) -> pathlib.Path:
   """A random two-layer GGUF model that knows single letters."""
   config = checkpoint_files.tiny(tie_embeddings=False)
@@ -29,6 +29,8 @@ def write_model(
     "tokenizer.ggml.bos_token_id": 0,
     "tokenizer.ggml.eos_token_id": 1,
   }
+  if template is not None:
+    metadata["tokenizer.chat_template"] = template
   tensors = checkpoint_files.random_tensors(config)
   return checkpoint_files.write_gguf(
     path, metadata, checkpoint_files.gguf_tensors(config, tensors)

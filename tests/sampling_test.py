@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from specjax import sampling as sampling_lib
-from specjax.sampling import automata, constraints
-from specjax.sampling import settings as settings_lib
+from specjax.sampling import automata, constraints, token_lists
 from specjax.trees import tree
 from tests import decoding, reference
 
@@ -187,7 +186,7 @@ class SettingsTest(parameterized.TestCase):
     np.testing.assert_array_equal(dense[1], [expected, [0] * 9])
     np.testing.assert_array_equal(words[0][0], words[0][1])
     np.testing.assert_array_equal(words[0][0], words[1][0])
-    np.testing.assert_array_equal(words[1][1], settings_lib.NO_ID)
+    np.testing.assert_array_equal(words[1][1], token_lists.NO_ID)
 
   def test_arrays_may_be_given_again(self):
     asked = Sampling(
@@ -259,7 +258,7 @@ class HistoryTest(parameterized.TestCase):
     asked = Sampling(
       presence=1, bad_words=[[1, 2, 1]], min_tokens=2, constraint=machine
     )
-    sampling = sampling_lib.per_row(asked, 2, vocab=3)
+    sampling = sampling_lib.per_row(asked, 2, vocab=3, eos=(0,))
     blank: Any = sampling_lib.init_history(sampling, 2, 3)
     tokens = jnp.array([[2, 2, 1, 2, 1, 2], [1, 1, 2, 1, 0, 0]])
 

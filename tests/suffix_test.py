@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from specjax import sampling as sampling_lib
-from specjax import session, testing
-from specjax.bench import measure
+from specjax import testing
 from specjax.drafters import empty, suffix
 from tests import decoding, toys
 
@@ -143,23 +142,6 @@ class StoreTest(absltest.TestCase):
     full = two.remember([[2, 3, 2, 3, 2]])
     self.assertEqual(full.store.shape, cold.store.shape)
     self.assertEqual(propose(full, [4, 5]), [])
-
-  def test_a_comparison_remembers_within_a_run(self):
-    records = [
-      {"run": run, "method": name, "tokens": tokens}
-      for run, name, tokens in (
-        (0, "s", [5, 6]),
-        (1, "s", [5, 7]),
-        (1, "other", [5, 8]),
-        (1, "s", [5, 7]),
-      )
-    ]
-    method = session.Method(suffix.suffix(1, store=9))
-    for run, expected in ((0, [6]), (1, [7]), (2, [])):
-      learnt = measure.informed(method, records, run, "s")
-      self.assertEqual(propose(learnt.drafter, [4, 5]), expected)
-    plain = session.Method()
-    self.assertIs(measure.informed(plain, records, 1, "other"), plain)
 
   def test_warm_from_a_recorded_run(self):
     folder = self.enter_context(tempfile.TemporaryDirectory())

@@ -7,6 +7,7 @@ import pathlib
 import tempfile
 
 from absl.testing import absltest, parameterized
+import jax.numpy as jnp
 import numpy as np
 
 from specjax import testing
@@ -82,6 +83,13 @@ class SyntheticTest(parameterized.TestCase):
       synthetic.synthetic(str(path), 2, (0.5,))
     with self.assertRaisesRegex(ValueError, "1.5 is no probability"):
       synthetic.synthetic(str(path), 2, 1.5)
+    with self.assertRaisesRegex(ValueError, "no recorded answers .*: give at"):
+      synthetic.Synthetic.of([], [0.5])
+
+  def test_empty_answers_are_followed_by_nothing(self):
+    drafter = synthetic.Synthetic.of([recorded.Answer(2, ())], [1.0])
+    draft, count = drafter._row(jnp.arange(8), jnp.int32(2), jnp.int32(2))
+    self.assertEqual((draft.shape, int(count)), ((1,), 0))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from specjax import streams as streams_lib
 from specjax.drafters import draft_model, rollout
 from specjax.testing import cases, rules, table
 from specjax.trees import tree
-from specjax.verifiers import coupled, multi_candidate, rejection
+from specjax.verifiers import coupled, k_seq, multi_candidate, rejection
 from tests import toys
 
 # Two tokens or more span two rounds of one draft.
@@ -38,12 +38,12 @@ class RightRulesTest(parameterized.TestCase):
   @parameterized.parameters(
     (coupled.Coupled(), tuple(cases.KINDS)),
     (multi_candidate.MultiCandidate(), ("mixed", "as given")),
-    (multi_candidate.KSeq(), ("independent",)),
+    (k_seq.KSeq(), ("independent",)),
   )
   def test_passes_on_trees(self, rule, kinds):
     trees = rules.TREES[:1]
     found = testing.check_exact(rule, rounds=(), trees=trees, kinds=kinds)
-    self.assertLen(found, 3 * len(kinds))
+    self.assertLen(found, 4 * len(kinds))
     self.assertLess(max(found.values()), 1e-12)
 
   def test_kinds_that_a_rule_is_not_made_for_are_found(self):
@@ -51,7 +51,7 @@ class RightRulesTest(parameterized.TestCase):
       AssertionError, "KSeq: total variation .* mixed siblings, parents .0, 0."
     ):
       testing.check_exact(
-        multi_candidate.KSeq(),
+        k_seq.KSeq(),
         rounds=(),
         trees=rules.TREES[:1],
         kinds=("mixed",),
@@ -229,6 +229,14 @@ class FloatTokens(Copies):
     return super().chain(tokens.astype(jnp.float32))
 
 
+class Squeezes(Copies):
+  """Loses the axis of the rows where there is one row."""
+
+  def chain(self, tokens):
+    draft = super().chain(tokens)
+    return draft.replace(count=jnp.squeeze(draft.count))
+
+
 class NoLaw(Copies):
   def chain(self, tokens):
     log_q = jnp.zeros((*tokens.shape, 12))
@@ -276,10 +284,17 @@ class CountsRounds(Copies):
   """Drafts what was rejected again, as one that learns from drafts would."""
 
   def observe(self, state, block, view):
-    return state + (0 if view is None else 1)
+    return state + (0 if view is None else block.count > 0)
 
   def tokens(self, context, state):
     return (super().tokens(context, state) + state[:, None]) % 12
+
+
+class CountsIdleRounds(CountsRounds):
+  """Takes a block of no tokens for a round of its row."""
+
+  def observe(self, state, block, view):
+    return state + (view is not None)
 
 
 class KnowsJit(Copies):
@@ -331,7 +346,7 @@ class OnlyCoupledHarm(Copies):
     return draft, state, cache
 
 
-for kind in Copies.__subclasses__():
+for kind in (*Copies.__subclasses__(), CountsIdleRounds):
   if kind is not ByIdentity:
     jax.tree_util.register_static(kind)
 
@@ -343,6 +358,7 @@ class WrongDraftersTest(parameterized.TestCase):
     (WrongParents, "shapes: Draft.parents are no slots"),
     (WrongDepth, "shapes: Draft.max_depth is 2, the drafter's 3"),
     (FloatTokens, "shapes: Draft.tokens is float32"),
+    (Squeezes, r"shapes: Draft.count is int32 \(\), not integers \(1,\)"),
     (NoLaw, "shapes: Draft.log_q is no law"),
     (GrowingState, "shapes: propose returns a state of other shapes"),
     (Commits, "cache: propose changed the lengths"),
@@ -369,6 +385,12 @@ class WrongDraftersTest(parameterized.TestCase):
 
   def test_what_is_learnt_from_rejected_drafts_may_be_kept(self):
     testing.check_drafter(CountsRounds(), learns_from_rejected=True)
+
+  def test_a_row_that_is_done_must_keep_its_state(self):
+    with self.assertRaisesRegex(
+      AssertionError, "CountsIdleRounds: idle: row 0, which is done, drafts"
+    ):
+      testing.check_drafter(CountsIdleRounds(), learns_from_rejected=True)
 
   @pytest.mark.fault_case("B03")
   def test_argmax_with_the_law_of_sampling(self):

@@ -13,22 +13,20 @@ Table models give logits that depend on the last token alone:
 `tiny(seed)` is a real two-layer transformer with random weights, `noisy(...)`
 the same with perturbed weights, so that most rounds reject some of its drafts.
 
-Axis letters: B batch, T block width, V vocabulary.
+Axis letters: V vocabulary.
 """
 
 import collections.abc
 import dataclasses
 
-from flax import struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from specjax import cache as cache_lib
-from specjax import types
 from specjax.models import model as model_lib
 from specjax.models import transformer
+from specjax.testing import table as table_lib
 from tests import reference
 
 TINY_VOCAB = 64
@@ -50,55 +48,7 @@ TINY_CONFIG = transformer.TransformerConfig(
 )
 
 
-class Table(struct.PyTreeNode):
-  """A `types.Model` whose logits for the next token are table[last token].
-
-  Its cache holds the token ids it was fed (one head of size 1, keys and values
-  alike), so that tests can compare the committed slots with the tokens.
-  """
-
-  table: jax.Array  # [V, V] float32
-  max_position: int = struct.field(pytree_node=False, default=4096)
-
-  @property
-  def vocab_size(self) -> int:
-    return self.table.shape[-1]
-
-  @property
-  def num_tokens(self) -> int:
-    return self.vocab_size
-
-  def __call__(
-    self, tokens, cache, positions=None, mask=None, features=None
-  ) -> types.Output:
-    del positions, mask, features
-    hidden = self.embed(tokens)
-    slots = hidden[..., None]
-    return types.Output(
-      logits=self.unembed(hidden),
-      hidden=hidden,
-      features=None,
-      cache=cache.append(0, slots, slots),
-    )
-
-  def init_cache(self, batch: int, capacity: int, block: int):
-    del block
-    return cache_lib.init(batch, capacity, 1, 1, 1, jnp.float32)
-
-  def embed(self, tokens: jax.Array) -> jax.Array:
-    """[..., 1] float32: the id itself."""
-    return tokens[..., None].astype(jnp.float32)
-
-  def unembed(self, hidden: jax.Array) -> jax.Array:
-    return self.table[hidden[..., 0].astype(jnp.int32)]
-
-  def truncate(self, layers: int) -> "Table":
-    del layers
-    return self
-
-  def last_logits(self, tokens: collections.abc.Sequence[int]) -> np.ndarray:
-    """What `reference.generate` asks for."""
-    return np.asarray(self.table)[tokens[-1]]
+Table = table_lib.Table
 
 
 def _jumps(step: np.ndarray) -> Table:

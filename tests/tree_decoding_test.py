@@ -60,12 +60,13 @@ class Star(struct.PyTreeNode):
     batch = context.lengths.shape[0]
     even = (jnp.arange(batch) % 2 == 0)[:, None]
     parents = jnp.where(even, jnp.array(WIDE), jnp.array(DEEP))
-    depth = jnp.zeros((batch, 13), jnp.int32)
-    tokens = jnp.zeros((batch, 13), jnp.int32)
-    tokens = tokens.at[:, 0].set(context.last_token)
-    for node in range(12):
+    nodes = jnp.zeros((batch, 13), jnp.int32)
+
+    def grow(node, known):
+      tokens, depth = known
       parent = parents[:, node]
-      rank = jnp.sum(parents[:, :node] == parent[:, None], axis=1)
+      earlier = jnp.arange(12)[None] < node
+      rank = jnp.sum(earlier & (parents == parent[:, None]), axis=1)
       at = jnp.arange(batch), parent
       below = self.scores[tokens[at]]
       below = below + jnp.where((parent == 0)[:, None], state @ self.readout, 0)
@@ -74,7 +75,10 @@ class Star(struct.PyTreeNode):
       token = jnp.take_along_axis(best, rank[:, None], axis=1)[:, 0]
       token = jnp.where((self.always >= 0) & (rank == 0), self.always, token)
       tokens = tokens.at[:, node + 1].set(token)
-      depth = depth.at[:, node + 1].set(depth[at] + 1)
+      return tokens, depth.at[:, node + 1].set(depth[at] + 1)
+
+    known = nodes.at[:, 0].set(context.last_token), nodes
+    tokens, _ = jax.lax.fori_loop(0, 12, grow, known)
     # Fewer nodes in some rounds and rows; breadth first, so a prefix.
     count = 12 - (context.lengths + jnp.arange(batch)) % 4
     draft = types.Draft(tokens[:, 1:], parents, None, count, self.max_depth)
@@ -83,9 +87,9 @@ class Star(struct.PyTreeNode):
 
 def star(seed: int = 0, always: int = -1) -> Star:
   """Its scores are the target's for a text of one token, so often right."""
-  logits = jax.vmap(
-    lambda t: TARGET(t[None, None], TARGET.init_cache(1, 1, 1)).logits[0, 0]
-  )(jnp.arange(toys.TINY_VOCAB))
+  tokens = jnp.arange(toys.TINY_VOCAB)[:, None]
+  cache = TARGET.init_cache(toys.TINY_VOCAB, 1, 1)
+  logits = jax.jit(lambda: TARGET(tokens, cache).logits[:, 0])()
   key = jax.random.key(seed)
   readout = 0.05 * jax.random.normal(key, (32, toys.TINY_VOCAB))
   return Star(logits, readout, jnp.int32(always))
@@ -106,7 +110,7 @@ def run(drafter, target=TARGET, **options) -> types.DecodeState:
 
 
 def plain(target=TARGET) -> types.DecodeState:
-  return run(empty.Empty(12), target, policy=policy_lib.Fixed(0, widths=(1,)))
+  return run(empty.Empty(1), target)
 
 
 class ShapesTest(absltest.TestCase):
@@ -166,8 +170,7 @@ class TreeDecodingTest(parameterized.TestCase):
   @parameterized.parameters(0, 1, 2)
   def test_cut_to_a_depth(self, depth):
     """Contract pitfall 18: a draft length is a depth, not a node count."""
-    policy = policy_lib.Fixed(depth)
-    state = run(DRAFTER, policy=policy)
+    state = run(DRAFTER, length=depth)
     self.assertEqual(decoding.answers(state), decoding.answers(plain()))
     for row in range(3):
       stats = decoding.counters(state, row)

@@ -59,15 +59,43 @@ class ShapeTest(parameterized.TestCase):
     (((), (0,)), r"path \(\) stands twice"),
     (((0,), (1, 0)), r"path \(1, 0\) needs path \(1,\): add it"),
     (((0,), (2,)), r"path \(2,\) needs path \(1,\): add it"),
+    ((0, 1), "path 0 is no list of ranks: write one as"),
+    (((0,), (-1,)), r"path \(-1,\) is no list of ranks"),
   )
   def test_mistakes(self, paths, message):
     with self.assertRaisesRegex(ValueError, message):
       tree.from_ranks(paths)
 
-  @parameterized.parameters(((),), ((2, 0),))
+  @parameterized.parameters(((),), ((2, 0),), ((2.5, 1),), ((True, 1),))
   def test_widths_that_draft_nothing(self, widths):
-    with self.assertRaisesRegex(ValueError, "use numbers from 1"):
+    with self.assertRaisesRegex(ValueError, "use whole numbers from 1"):
       tree.from_widths(widths)
+
+  @parameterized.parameters(
+    ((4, (0,)), "tree path 4 is no list of ranks"),
+    (((0,), (0.0,)), r"tree path \(0.0,\) is no list of ranks"),
+    (("a", "b"), "tree path 'a' is no list of ranks"),
+    (((0,), None), "tree path None is no list of ranks"),
+    ((2.0,), r"tree widths \(2.0,\) draft nothing: use whole numbers from 1"),
+    ("21", "tree is '21': give widths, as"),
+    (3, "tree is 3: give widths, as"),
+  )
+  def test_a_config_that_is_no_tree(self, given, message):
+    with self.assertRaisesRegex(ValueError, message):
+      tree.from_config(given)
+
+  @parameterized.parameters(
+    ([], 3, r"acceptance has \[\]: give shares from 0 to 1 by rank"),
+    ([[0.5], []], 3, r"acceptance has \[\]: give shares"),
+    ([0.5, 0.4], 3, "acceptance has 0.5: give shares"),
+    ([["a"]], 3, r"acceptance has \['a'\]: give shares"),
+    ([[0.5, 1.5]], 3, r"acceptance has \[0.5, 1.5\]: give shares"),
+    ([[float("nan")]], 3, r"acceptance has \[nan\]: give shares"),
+    ([[0.5]], 0, "the tree has no node"),
+  )
+  def test_acceptance_that_makes_no_tree(self, table, nodes, message):
+    with self.assertRaisesRegex(ValueError, message):
+      tree.from_acceptance(table, nodes)
 
   def test_from_acceptance_is_the_best_of_all_trees(self):
     """Against every tree of up to 5 nodes, on random tables."""

@@ -18,23 +18,26 @@ from specjax import exact, streams, testing, types
 from specjax.decoding import decode, stopping
 from specjax.drafters import draft_model, tree_draft_model
 from specjax.laws import drafts as drafts_lib
+from specjax.testing import cases
 from specjax.trees import tree
 from specjax.verifiers import (
   block,
+  k_seq,
   multi_candidate,
+  multi_path,
   ratio,
   rejection,
   traversal,
 )
-from tests import decoding, tables, toys
+from tests import decoding, toys
 
 TOLERANCE = 1e-12
-BLOCK, PATHS = block.Block(), block.MultiPath()
-MANY, SEQ = multi_candidate.MultiCandidate(), multi_candidate.KSeq()
+BLOCK, PATHS = block.Block(), multi_path.MultiPath()
+MANY, SEQ = multi_candidate.MultiCandidate(), k_seq.KSeq()
 TRAVERSAL, TOKEN = traversal.Traversal(), rejection.Rejection()
 CHAINS = (TOKEN, BLOCK, MANY, SEQ, TRAVERSAL, PATHS)
-TARGET = tables.softmax(tables.logits(1, vocab=3))
-DRAFT = tables.softmax(tables.logits(2, vocab=3))
+TARGET = cases.random(1, 3)
+DRAFT = cases.random(2, 3)
 PAIR, TREE, WIDE, DEEP = (0, 0), (0, 0, 1, 1), (0, 0, 0, 1, 1, 2), (0, 0, 1, 3)
 GIVEN = exact.Drafts(DRAFT, None)
 ALIKE = exact.honest(DRAFT)
@@ -138,17 +141,17 @@ class TreeLawTest(parameterized.TestCase):
   @parameterized.parameters(BLOCK, MANY, SEQ, TRAVERSAL, PATHS)
   @pytest.mark.slow
   def test_the_public_check(self, rule):
-    if rule not in (SEQ, PATHS):  # Which refuse tokens taken as given.
-      testing.check_exact(rule)
+    kinds = ("independent",) if rule in (SEQ, PATHS) else tuple(cases.KINDS)
+    testing.check_exact(rule, kinds=kinds)
     self.assertLess(distance(rule, ALIKE, None, (1, 2, 0, 3), 4), TOLERANCE)
 
   @parameterized.parameters(MANY, TRAVERSAL)
   @pytest.mark.fault_case("B08")
   def test_refused_siblings_leave_the_law(self, rule):
     """SafeAILab/EAGLE#329: fixed siblings, each one's law on itself alone."""
-    p = tables.constant([0.2, 0.5, 0.3])
+    p = cases.constant([0.2, 0.5, 0.3])
     fixed = exact.Drafts(
-      tables.constant([0.5, 0.3, 0.2]), None, drafts_lib.ranked
+      cases.constant([0.5, 0.3, 0.2]), None, drafts_lib.ranked
     )
     law = exact.law(rule, p, fixed, (1,), 1, TREE)
     np.testing.assert_allclose(law, [0.2, 0.5, 0.3], atol=TOLERANCE)
@@ -180,14 +183,14 @@ class DegenerateLawTest(parameterized.TestCase):
     rule=(MANY, TRAVERSAL, PATHS, SEQ), case=("holes", "disjoint", "greedy")
   )
   def test_laws_with_zeros(self, rule, case):
-    target = tables.constant([0.5, 0.5, 0])
+    target = cases.constant([0.5, 0.5, 0])
     draft = {
-      "holes": tables.constant([0, 0.4, 0.6]),
-      "disjoint": tables.constant([0, 0, 1]),
+      "holes": cases.constant([0, 0.4, 0.6]),
+      "disjoint": cases.constant([0, 0, 1]),
       "greedy": DRAFT,
     }[case]
     if case == "greedy":
-      target = tables.best(TARGET)
+      target = cases.best(TARGET)
     parents, depth = (PAIR, 1) if rule == SEQ else (TREE, 2)
     drafts = exact.honest(draft)
     off = distance(rule, drafts, parents, (depth,), depth, target)
@@ -224,8 +227,8 @@ class DegenerateLawTest(parameterized.TestCase):
 class SiblingsTest(parameterized.TestCase):
   @parameterized.product(rule=(MANY, TRAVERSAL, PATHS, SEQ), seed=(0, 1))
   def test_one_more_never_shortens_what_is_kept(self, rule, seed):
-    target = tables.softmax(tables.logits(10 + seed, vocab=3))
-    draft = tables.softmax(tables.logits(20 + seed, vocab=3))
+    target = cases.random(10 + seed, 3)
+    draft = cases.random(20 + seed, 3)
     alike = rule in (PATHS, SEQ)
     drafts = exact.honest(draft, (ALIKE if alike else DISTINCT).siblings)
     most = 2 if rule == SEQ else 4

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a config to what the engine takes: prompts, methods, settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import re
 from typing import Any
@@ -84,8 +84,10 @@ def settings(
   Without a tokenizer, settings that name tokens are left out.
   """
   sampling = sampling_section.sampling(config.sampling, tokenizer)
-  vocab = None if tokenizer is None else tokenizer.num_tokens
-  row = sampling_lib.per_row(sampling, 1, vocab=vocab)
+  known: dict[str, Any] = {}
+  if tokenizer is not None:
+    known = {"vocab": tokenizer.num_tokens, "eos": tokenizer.eos_ids}
+  row = sampling_lib.per_row(sampling, 1, **known)
   answers.check_samples(config.samples, row)
   return session_lib.Settings(
     sampling=sampling,
@@ -104,14 +106,13 @@ def check_drafts(
     ValueError: a draft whose ids mean other tokens.
   """
   found = {}
-  for name, method in config.methods.items():
-    model = method.drafter.get("model")
+  for where, section in drafters(config):
+    model = section.get("model")
     if model is None:
       continue
     if model not in found:
       found[model] = sources.resolve(model)
-    where = f"methods.{name}.drafter"
-    if "draft_tokenizer" in parts.needs(where, "drafter", method.drafter.type):
+    if "draft_tokenizer" in parts.needs(where, "drafter", section.type):
       continue
     why = tokenizers.mismatch(tokenizer, _read_tokenizer(found[model]))
     if why is not None:
@@ -120,6 +121,13 @@ def check_drafts(
         f"({why}): choose another, or drafter.type 'cross_vocabulary'"
       )
   return found
+
+
+def drafters(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
+  """Dotted key and section of every drafter, those within others too."""
+  for name in names(config):
+    section = config.methods[name].drafter
+    yield from parts.sections(f"methods.{name}.drafter", section)
 
 
 def draft_key(drafter: ConfigDict) -> tuple[str, str] | None:
@@ -136,11 +144,16 @@ def check(config: ConfigDict) -> None:
     ValueError: one line that names the key.
   """
   settings(config)
+  every = [(where, "drafter", section) for where, section in drafters(config)]
   for name in names(config):
-    for part, section in config.methods[name].items():
-      where = f"methods.{name}.{part}"
-      if not parts.needs(where, part, section.type):
-        parts.build(where, part, section, {})
+    for part in ("verifier", "policy"):
+      every.append((f"methods.{name}.{part}", part, config.methods[name][part]))
+  for where, part, section in every:
+    if parts.needs(where, part, section.type):
+      continue
+    made = parts.build(where, part, section, {})
+    if part == "verifier" and config.lossless:
+      answers.check_lossless(f"{where} {section.type!r}", made)
 
 
 def methods(
@@ -212,14 +225,10 @@ def _read_tokenizer(source: sources.Source) -> tokenizers.Tokenizer:
   return tokenizers.from_folder(source.path)
 
 
-def _tokenizers(name, config) -> dict[str, tokenizers.Tokenizer]:
-  """Those that the method's drafter asks for."""
-  drafter = config.methods[name].drafter
-  asked = parts.needs(f"methods.{name}.drafter", "drafter", drafter.type)
-  models = {
-    "tokenizer": config.target,
-    "draft_tokenizer": drafter.get("model"),
-  }
+def _tokenizers(where, drafter, target) -> dict[str, tokenizers.Tokenizer]:
+  """Those that a drafter's section asks for."""
+  asked = parts.needs(where, "drafter", drafter.type)
+  models = {"tokenizer": target, "draft_tokenizer": drafter.get("model")}
   return {
     key: _read_tokenizer(sources.resolve(model))
     for key, model in models.items()
@@ -229,18 +238,29 @@ def _tokenizers(name, config) -> dict[str, tokenizers.Tokenizer]:
 
 def _method(name, config, target, models) -> session_lib.Method:
   sections = config.methods[name]
-  provided = {
+  given = {
     "target": target,
-    "model": models.get(draft_key(sections.drafter)),
     "batch_size": config.batch_size,
-    **_tokenizers(name, config),
+    "drafter": _drafter(
+      f"methods.{name}.drafter", sections.drafter, config, target, models
+    ),
   }
-  made = {}
-  for part in ("drafter", "verifier", "policy"):
-    where = f"methods.{name}.{part}"
-    made[part] = parts.build(where, part, sections[part], provided)
-    provided |= made
-  return session_lib.Method(**made)
+  rest = {
+    part: parts.build(f"methods.{name}.{part}", part, sections[part], given)
+    for part in ("verifier", "policy")
+  }
+  return session_lib.Method(given["drafter"], **rest, lossless=config.lossless)
+
+
+def _drafter(where, section, config, target, models) -> types.Drafter:
+  """The drafter of a section, made of those within it."""
+  given = {
+    name: _drafter(f"{where}.{name}", section[name], config, target, models)
+    for name in parts.nested(where, section.type)
+  }
+  given |= {"target": target, "model": models.get(draft_key(section))}
+  given |= _tokenizers(where, section, config.target)
+  return parts.build(where, "drafter", section, given)
 
 
 def _natural(name: str) -> list[str | int]:

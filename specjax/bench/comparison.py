@@ -111,7 +111,8 @@ def resume(
     The summary, and whether anything was left to do.
   """
   bench, header = prepare(config, loaded)
-  known = inputs.record(header, bench.task)
+  arrays = inputs.drafter_arrays(bench.methods, loaded)
+  known = inputs.record(header, bench.task, arrays)
   values = configuration.plain(config)
   folder = workdir.Workdir(path, values, known, overwrite=overwrite)
   result = folder.read_summary()
@@ -176,7 +177,7 @@ def _answer_all(
     if all((run, name, p.id, p.sample) in done for p in prompts):
       continue
     say(0, f"{name}, run {run + 1} of {bench.runs}")
-    method = measure.informed(method, folder.records, run, name)
+    method = measure.informed(bench, folder.records, run, batch, name, method)
     answered = measure.answer(bench, run, batch, name, method)
     new = [record for record in answered if _key(record) not in done]
     folder.append(*new)

@@ -24,19 +24,24 @@ from specjax.bench import dotted_keys, proof_schema, schema
 _SWEEP = "sweep."
 
 
-def read(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
+def read(
+  spec: str, overrides: Sequence[str] = (), kind: Any = None
+) -> ConfigDict:
   """The whole, checked config of a file.
 
   Args:
     spec: `path.py` or `path.py:argument`.
     overrides: `key.key=value` each.
+    kind: `complete` and `check` of what a config may say; None is `schema`, or
+      `proof_schema` for a config of proofs.
 
   Raises:
     FileNotFoundError: no such file.
     ValueError: one line that names the key or value and the fix.
   """
   given = _run_file(spec)
-  kind = proof_schema if proof_schema.is_given(given) else schema
+  if kind is None:
+    kind = proof_schema if proof_schema.is_given(given) else schema
   config = kind.complete(given)
   given_keys = {text.partition("=")[0]: text for text in overrides}
   for dotted in dotted_keys.types_first(given_keys):

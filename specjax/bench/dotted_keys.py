@@ -46,8 +46,10 @@ def assign(config: ConfigDict, dotted: str, value: Any) -> None:
   with section.ignore_type():
     section[key] = value
   place, _, _ = dotted.rpartition(".")
-  _, _, part = place.rpartition(".")
-  if key != "type" or part not in parts.NAMES or value == old:
+  # A drafter within a drafter stands below that one's name.
+  names = reversed(place.split("."))
+  part = next((name for name in names if name in parts.NAMES), None)
+  if key != "type" or part is None or value == old:
     return
   before, after = (parts.keys(place, part, kind) for kind in (old, value))
   for name in set(section) - {key}:

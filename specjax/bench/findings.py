@@ -55,7 +55,7 @@ def collect(
   batches = bench.spread(config.replays)
   say(1, "streaming")
   arrivals = streaming.measure_all(
-    bench, every, batches, lambda name: say(0, f"streaming {name}")
+    bench, every, batches, lambda name: say(0, f"streaming {name}"), records
   )
   result = {
     name: _measures(bench, answers, arrivals, name, method)
@@ -64,11 +64,15 @@ def collect(
   lines: Lines = []
   for name, method in bench.methods.items():
     say(1, f"replaying {name}")
-    times = _replay(bench, method, plain, batches)
+    learnt = [
+      measure.informed(bench, records, 0, batch, name, method)
+      for batch in batches
+    ]
+    times = _replay(bench, learnt, plain, batches)
     summary.add_replay(result[name], times)
     if config.trace:
       say(1, f"tracing {name}")
-      rounds = list(trace.lines(bench, name, method))
+      rounds = list(trace.lines(bench, name, method, records))
       result[name] |= trace.acceptance(rounds)
       lines += rounds
   return result, lines
@@ -98,10 +102,11 @@ def _measures(bench, answers, arrivals, name, method) -> dict[str, Any]:
 
 def _replay(
   bench: measure.Bench,
-  method: session_lib.Method,
+  methods: Sequence[session_lib.Method],
   plain: session_lib.Method,
   batches: Sequence[range],
 ) -> list[replay.Times]:
+  """Times of each batch with the method as it met it."""
   limit = bench.task.settings.max_new_tokens
   if not limit:
     return []
@@ -116,7 +121,7 @@ def _replay(
       limit,
       compiled=place > 0,
     )
-    for place, batch in enumerate(batches)
+    for place, (method, batch) in enumerate(zip(methods, batches))
   ]
 
 

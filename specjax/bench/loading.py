@@ -74,7 +74,7 @@ def load(config: ConfigDict, loaded: Loaded | None = None) -> Loaded:
     model, tokenizer, source = backend.load(config)
     loaded = Loaded(key, Weights(model, source), tokenizer, {})
   found = build.check_drafts(config, loaded.tokenizer)
-  named = map(build.draft_key, (m.drafter for m in config.methods.values()))
+  named = (build.draft_key(section) for _, section in build.drafters(config))
   wanted = dict.fromkeys(key for key in named if key is not None)
   drafts = {key: loaded.drafts[key] for key in wanted if key in loaded.drafts}
   loaded = dataclasses.replace(loaded, drafts=drafts)

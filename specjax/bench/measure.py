@@ -144,23 +144,29 @@ def plan(
 
 
 def informed(
-  method: session_lib.Method,
+  bench: Bench,
   records: Sequence[Mapping[str, Any]],
   run: int,
+  batch: range,
   name: str,
+  method: session_lib.Method,
 ) -> session_lib.Method:
-  """The method with what it has answered in a run, if its drafter remembers.
+  """The method as it meets a batch: it knows what it answered in this run.
 
-  Every run begins with the drafter as it was made, so that runs are alike.
+  Every run begins with the drafter as it was made, so that runs are alike, and
+  what a killed run had answered of this very batch is not known to the part
+  that goes on. Made from the records, outside all times.
   """
   remember = getattr(method.drafter, "remember", None)
-  past = [
-    record["tokens"]
+  if remember is None:
+    return method
+  known = {
+    (record["question_id"], record["choices"][0]["index"]): record["tokens"]
     for record in records
     if record["run"] == run and record["method"] == name
-  ]
-  if remember is None or not past:
-    return method
+  }
+  before = bench.task.prompts[: batch.start]
+  past = [known[p.id, p.sample] for p in before if (p.id, p.sample) in known]
   return dataclasses.replace(method, drafter=remember(past))
 
 

@@ -21,6 +21,7 @@ from specjax import streams as streams_lib
 from specjax import types
 from specjax.decoding import step as step_lib
 from specjax.decoding import stopping
+from specjax.trees import tree
 
 _step = jax.jit(step_lib.step, donate_argnames=("state",))
 
@@ -155,10 +156,13 @@ def margins(
     if sampling.penalises or sampling.forbids:
       return None
     return np.asarray(_gap(jax.nn.log_softmax(seen.logits)))
-  width, vocab = seen.log_p.shape[1:]
-  positions = jnp.asarray(before.lengths)[:, None] + jnp.arange(width)[None]
+  depth, _ = tree.layout(seen.draft)
+  positions = jnp.asarray(before.lengths)[:, None] + depth
   noise = before.noise.gumbel(
-    streams_lib.SAMPLE, positions, jnp.zeros_like(positions), vocab
+    streams_lib.SAMPLE,
+    positions,
+    jnp.zeros_like(positions),
+    seen.log_p.shape[2],
   )
   return np.asarray(_gap(seen.log_p + noise))
 

@@ -21,7 +21,14 @@ from specjax import sampling as sampling_lib
 from specjax import tokenizers
 from specjax.sampling import automata
 
-_NOT_NUMBERS = ("bias", "allowed", "bad_words", "choices", "regex")
+_OF_TOKENS = (
+  "bias",
+  "allowed",
+  "bad_words",
+  "min_tokens",
+  "choices",
+  "regex",
+)
 
 
 def sampling(
@@ -36,7 +43,7 @@ def sampling(
   Raises:
     ValueError: one line that names the key and its value.
   """
-  numbers = {k: v for k, v in config.items() if k not in _NOT_NUMBERS}
+  numbers = {k: v for k, v in config.items() if k not in _OF_TOKENS}
   if config.choices and config.regex:
     raise ValueError(
       "sampling has choices and a regex: leave one out, or write the choices "
@@ -61,6 +68,7 @@ def sampling(
     bias=bias,
     allowed=[_token("allowed", t, tokenizer) for t in config.allowed],
     bad_words=[_word(word, tokenizer) for word in config.bad_words],
+    min_tokens=config.min_tokens,
     constraint=constraint,
   )
 

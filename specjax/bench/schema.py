@@ -12,14 +12,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax.bench import dotted_keys, parts, spelling
+from specjax.bench import dotted_keys, parts, sections, spelling
 
-_NUMBER = (int, float)
-TEXTS = (tuple, list)
+TEXTS = sections.TEXTS
 
-# Key -> (default, types). A default of ... must be given.
-Keys = Mapping[str, tuple[Any, tuple[type, ...]]]
-_TOP: Keys = {
+_TOP: sections.Keys = {
   "target": (..., (str,)),
   "quantization": ("none", (str,)),
   "methods": (..., (ConfigDict,)),
@@ -37,16 +34,17 @@ _TOP: Keys = {
   "sweep": ({}, (ConfigDict,)),
   "seed": (0, (int,)),
   "stop": ((), TEXTS),
+  "lossless": (True, (bool,)),
   "trace": (False, (bool,)),
 }
-_SAMPLING: Keys = {
-  "temperature": (0.0, _NUMBER),
+_SAMPLING: sections.Keys = {
+  "temperature": (0.0, sections.NUMBER),
   "top_k": (0, (int,)),
-  "top_p": (1.0, _NUMBER),
-  "min_p": (0.0, _NUMBER),
-  "repetition": (1.0, _NUMBER),
-  "presence": (0.0, _NUMBER),
-  "frequency": (0.0, _NUMBER),
+  "top_p": (1.0, sections.NUMBER),
+  "min_p": (0.0, sections.NUMBER),
+  "repetition": (1.0, sections.NUMBER),
+  "presence": (0.0, sections.NUMBER),
+  "frequency": (0.0, sections.NUMBER),
   "bias": ((), TEXTS),
   "allowed": ((), TEXTS),
   "bad_words": ((), TEXTS),
@@ -54,8 +52,8 @@ _SAMPLING: Keys = {
   "choices": ((), TEXTS),
   "regex": ("", (str,)),
 }
-_MESH: Keys = {"data": (1, (int,)), "model": (1, (int,))}
-_METHOD: Keys = {
+MESH: sections.Keys = {"data": (1, (int,)), "model": (1, (int,))}
+_METHOD: sections.Keys = {
   "drafter": (..., (ConfigDict,)),
   "verifier": ({"type": "coupled"}, (ConfigDict,)),
   "policy": ({"type": "fixed"}, (ConfigDict,)),
@@ -77,9 +75,9 @@ def complete(given: Any) -> ConfigDict:
   Raises:
     ValueError: an unknown key, a missing one, or a wrong type.
   """
-  config = _section("", given, _TOP)
-  config.sampling = _section("sampling", config.sampling, _SAMPLING)
-  config.mesh = _section("mesh", config.mesh, _MESH)
+  config = sections.complete("", given, _TOP)
+  config.sampling = sections.complete("sampling", config.sampling, _SAMPLING)
+  config.mesh = sections.complete("mesh", config.mesh, MESH)
   config.sweep = _sweep(config.sweep)
   methods = ConfigDict()
   for name, method in config.methods.items():
@@ -88,11 +86,9 @@ def complete(given: Any) -> ConfigDict:
       raise ValueError(f"{where}: {name} is always run: choose another name")
     if not isinstance(method, ConfigDict | Mapping):
       raise ValueError(f"{where} is {method!r}: it must have drafter, verifier")
-    method = _section(where, method, _METHOD)
+    method = sections.complete(where, method, _METHOD)
     for part, section in method.items():
-      place = f"{where}.{part}"
-      keys = parts.keys(place, part, section.get("type"))
-      method[part] = _section(place, section, keys)
+      method[part] = _part(f"{where}.{part}", part, section)
     methods[name] = method
   config.methods = methods
   return config
@@ -104,9 +100,7 @@ def check(config: ConfigDict) -> None:
   Raises:
     ValueError: one line that names the key, its value and the fix.
   """
-  for key, least in _LEAST.items():
-    if config[key] < least:
-      raise ValueError(f"{key} is {config[key]}: use {least} or more")
+  sections.check_least(config, _LEAST)
   if not 0 <= config.seed < 2**32:
     raise ValueError(f"seed is {config.seed}: use 0 to 4294967295")
   for axis, size in config.mesh.items():
@@ -120,8 +114,10 @@ def check(config: ConfigDict) -> None:
   _check_quantization("", config)
   _check_texts(config)
   for name, method in config.methods.items():
-    if "model" in method.drafter:
-      _check_quantization(f"methods.{name}.drafter.", method.drafter)
+    drafter = f"methods.{name}.drafter"
+    for where, section in parts.sections(drafter, method.drafter):
+      if "model" in section:
+        _check_quantization(f"{where}.", section)
     _check_lengths(f"methods.{name}", method)
   if config.sweep:
     settings_of(config)
@@ -168,26 +164,13 @@ def described(changes: Mapping[str, Any]) -> str:
   return ", ".join(f"{key}={value}" for key, value in changes.items())
 
 
-def _section(where: str, given: Any, keys: Keys) -> ConfigDict:
-  """`given` with the defaults of its keys."""
-  prefix = f"{where}." if where else ""
-  for key in given:
-    if key not in keys:
-      advice = spelling.suggestion(key, keys)
-      raise ValueError(f"unknown config key {prefix + key!r}: {advice}")
-  section = ConfigDict()
-  for key, (default, types) in keys.items():
-    value = given.get(key, default)
-    if value is ...:
-      raise ValueError(f"config key {prefix + key!r} is missing: give it")
-    if isinstance(value, Mapping) and not isinstance(value, ConfigDict):
-      value = ConfigDict(value)
-    # True is an int for Python, and a typing mistake here.
-    wrong_bool = isinstance(value, bool) and not {bool, object} & {*types}
-    if wrong_bool or not isinstance(value, types):
-      names = " or ".join(t.__name__ for t in types)
-      raise ValueError(f"{prefix + key} is {value!r:.80}: it must be {names}")
-    section[key] = tuple(value) if isinstance(value, list) else value
+def _part(where: str, part: str, given: Any) -> ConfigDict:
+  """A part's section and those within it, with their defaults."""
+  keys = parts.keys(where, part, given.get("type"))
+  section = sections.complete(where, given, keys)
+  if part == "drafter":
+    for name in parts.nested(where, section.type):
+      section[name] = _part(f"{where}.{name}", part, section[name])
   return section
 
 

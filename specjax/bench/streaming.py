@@ -8,6 +8,7 @@ round and the timed runs call it once an answer.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import time
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ def measure_all(
   methods: Mapping[str, session_lib.Method],
   batches: Sequence[range],
   on_method: Callable[[str], None] = lambda name: None,
+  records: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, list[speed.Arrival]]:
   """Streams the batches with each method, one after the other within a batch.
 
@@ -29,11 +31,13 @@ def measure_all(
     methods: by name.
     batches: to stream.
     on_method: is told which one begins.
+    records: answers of the first run, for methods that learn from them.
   """
   arrivals: dict[str, list[speed.Arrival]] = {name: [] for name in methods}
   for batch in batches:
     for name, method in methods.items():
       on_method(name)
+      method = measure.informed(bench, records, 0, batch, name, method)
       arrivals[name] += measure_batch(bench, method, batch)
   return arrivals
 

@@ -13,8 +13,8 @@ import re
 from typing import Any
 
 import jax
+import numpy as np
 
-from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax.bench import loading, replay
 from specjax.models import gguf_header
@@ -124,8 +124,8 @@ def is_comparable(
   method: session_lib.Method, settings: session_lib.Settings
 ) -> bool:
   """Whether a method draws its tokens from the stream plain decoding uses."""
-  sampling = sampling_lib.per_row(settings.sampling, 1)
-  return sampling.is_greedy or isinstance(method.verifier, coupled.Coupled)
+  greedy = not np.any(settings.sampling.temperature)
+  return greedy or isinstance(method.verifier, coupled.Coupled)
 
 
 def unequal(

@@ -153,7 +153,9 @@ def _check(
         "prompts: rename it"
       )
     if not overwrite:
-      workdir.check_inputs(setting.path, inputs.record(header, bench.task))
+      arrays = inputs.drafter_arrays(bench.methods, loaded)
+      known = inputs.record(header, bench.task, arrays)
+      workdir.check_inputs(setting.path, known)
 
   for check in (config, content):
     for setting in settings:

@@ -19,6 +19,7 @@ import numpy as np
 from specjax import cache as cache_lib
 from specjax import sampling as sampling_lib
 from specjax import sharding, types
+from specjax.decoding import draft_models
 from specjax.decoding import prefill as prefill_lib
 from specjax.decoding import step as step_lib
 from specjax.trees import tree
@@ -244,6 +245,7 @@ def check(
     capacity,
     target.max_position,
   )
+  draft_models.check(target, drafter, capacity)
   wanted = feature_layers(drafter)
   if wanted and getattr(target, "feature_layers", None) != wanted:
     raise ValueError(
@@ -263,8 +265,8 @@ def check(
   ):
     raise ValueError(
       f"{type(verifier).__name__} needs siblings that were drawn independently "
-      f"and those of {type(drafter).__name__} are not: use multi_candidate or "
-      "traversal"
+      f"and those of {type(drafter).__name__} are not: use siblings = "
+      "'independent' where a drafter has it, or multi_candidate or traversal"
     )
 
 

@@ -27,6 +27,7 @@ def block_parallel(
   width: int = 10,
   branch: int = 10,
   beta: float = 1.0,
+  siblings: str = plans.DISTINCT,
 ) -> "BlockParallel":
   """A `BlockParallel` from a folder with a head.
 
@@ -39,6 +40,7 @@ def block_parallel(
     width: nodes that such a tree expands a level.
     branch: children of each.
     beta: see `plans.Static`.
+    siblings: the same: "distinct", or "independent" for rules that need it.
 
   Raises:
     ValueError: a head of another target, damaged, or with too few masks.
@@ -47,7 +49,9 @@ def block_parallel(
   head = saved_heads.load(heads, target, block_heads.BlockHead)
   depth = head.config.num_masks if length is None else length
   ranks = head.config.draft_vocab or target.num_tokens
-  wanted = branching.plan(depth, tree, nodes, width, branch, beta, ranks)
+  wanted = branching.plan(
+    depth, tree, nodes, width, branch, beta, ranks, siblings
+  )
   return BlockParallel(head, target, wanted)
 
 
@@ -79,6 +83,11 @@ class BlockParallel(struct.PyTreeNode):
   def feature_layers(self) -> tuple[int, ...]:
     """What `Output.features` of the target must hold."""
     return self.head.config.feature_layers
+
+  @property
+  def independent_siblings(self) -> bool:
+    """What some rules need; see `plans.Static`."""
+    return self.plan.siblings == plans.INDEPENDENT
 
   @property
   def num_nodes(self) -> int:

@@ -16,44 +16,26 @@ import jax
 import jax.numpy as jnp
 
 from specjax import types
-from specjax.drafters import draft_model, early_exit, ngram
 from specjax.trees import tree
 
 
-def lookup_or_model(
-  model: types.Model,
-  length: int,
-  *,
-  copies: int = 10,
-  min_n: int = 2,
-  max_n: int = 4,
+def cascade(
+  first: types.Drafter, second: types.Drafter, least: int = 1
 ) -> "Cascade":
-  """Prompt lookup, else a draft model.
+  """A `Cascade` of two drafters; see there.
 
-  Args:
-    model: the draft model.
-    length: tokens that it drafts at most.
-    copies: tokens that lookup drafts at most.
-    min_n: shortest n-gram that counts as a match; with 1, lookup serves nearly
-      every row and the model hardly any.
-    max_n: longest n-gram that is looked at.
+  Raises:
+    ValueError: one of them drafts trees, they read other layers of the target,
+      or `least` is no number of tokens to find.
   """
-  lookup = ngram.NGram(copies, min_n, max_n)
-  return Cascade(lookup, draft_model.DraftModel(model, length))
-
-
-def lookup_or_early_exit(
-  target: types.Model,
-  layers: int,
-  length: int,
-  *,
-  copies: int = 10,
-  min_n: int = 2,
-  max_n: int = 4,
-) -> "Cascade":
-  """Prompt lookup, else the target's first `layers` layers."""
-  lookup = ngram.NGram(copies, min_n, max_n)
-  return Cascade(lookup, early_exit.early_exit(target, layers, length))
+  for part in (first, second):
+    if part.max_depth != part.num_nodes:
+      raise ValueError(_no_chain(part))
+  if least < 1:
+    raise ValueError(f"cascade least is {least}: use 1 or more")
+  made = Cascade(first, second, least)
+  _ = made.feature_layers  # Refuses what cannot be read together.
+  return made
 
 
 class Cascade(struct.PyTreeNode):
@@ -80,6 +62,25 @@ class Cascade(struct.PyTreeNode):
   @property
   def max_depth(self) -> int:
     return self.num_nodes
+
+  @property
+  def feature_layers(self) -> tuple[int, ...]:
+    """What `Output.features` of the target must hold for both."""
+    parts = (self.first, self.second)
+    read = [tuple(getattr(part, "feature_layers", ())) for part in parts]
+    wanted = {*read} - {()}
+    if len(wanted) > 1:
+      raise ValueError(
+        f"a cascade of drafters that read layers {read[0]} and {read[1]} of "
+        "the target: use two that read the same"
+      )
+    return next(iter(wanted), ())
+
+  @property
+  def models(self) -> tuple[types.Model, ...]:
+    """The draft models of both."""
+    parts = (self.first, self.second)
+    return sum((tuple(getattr(part, "models", ())) for part in parts), ())
 
   def remember(self, answers: Sequence[Sequence[int]]) -> "Cascade":
     """With past answers in the stores of those that have one."""
@@ -127,6 +128,9 @@ class Cascade(struct.PyTreeNode):
     if drawn.log_q is not None:
       law = tree.draft_law(copied, vocab, drawn.log_q.dtype)
       copied = copied.replace(log_q=law)
+    for part, given in ((self.first, copied), (self.second, drawn)):
+      if not given.is_chain:
+        raise ValueError(_no_chain(part))
     wide = [_widen(draft, self.num_nodes) for draft in (copied, drawn)]
     draft = jax.tree.map(
       lambda a, b: jnp.where(copies.reshape(-1, *[1] * (a.ndim - 1)), a, b),
@@ -135,10 +139,13 @@ class Cascade(struct.PyTreeNode):
     return draft, (first, second), cache
 
 
+def _no_chain(drafter: types.Drafter) -> str:
+  name = type(drafter).__name__
+  return f"{name} drafts trees: a cascade takes drafters of chains"
+
+
 def _widen(draft: types.Draft, nodes: int) -> types.Draft:
   """The same chain with room for `nodes`."""
-  if not draft.is_chain:
-    raise ValueError("a cascade takes drafters of chains: one drafts trees")
   missing = nodes - draft.tokens.shape[1]
   pad = lambda x: jnp.pad(x, ((0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2)))
   log_q = None if draft.log_q is None else pad(draft.log_q)

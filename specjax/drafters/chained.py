@@ -24,6 +24,7 @@ def chained(
   width: int = 10,
   branch: int = 10,
   beta: float = 1.0,
+  siblings: str = plans.DISTINCT,
 ) -> "Chained":
   """A `Chained` from a folder of heads.
 
@@ -36,6 +37,7 @@ def chained(
     width: nodes that such a tree expands a level.
     branch: children of each.
     beta: see `plans.Static`.
+    siblings: the same: "distinct", or "independent" for rules that need it.
 
   Raises:
     ValueError: heads of another target, damaged, or too few for the draft.
@@ -44,7 +46,9 @@ def chained(
   loaded = saved_heads.load(heads, target, chained_heads.ChainedHeads)
   depth = loaded.config.num_heads if length is None else length
   ranks = loaded.config.draft_vocab or target.num_tokens
-  wanted = branching.plan(depth, tree, nodes, width, branch, beta, ranks)
+  wanted = branching.plan(
+    depth, tree, nodes, width, branch, beta, ranks, siblings
+  )
   return Chained(loaded, target, wanted)
 
 
@@ -66,6 +70,11 @@ class Chained(struct.PyTreeNode):
     branching.check_depth(
       self.plan, self.heads.config.num_heads, "chained heads"
     )
+
+  @property
+  def independent_siblings(self) -> bool:
+    """What some rules need; see `plans.Static`."""
+    return self.plan.siblings == plans.INDEPENDENT
 
   @property
   def num_nodes(self) -> int:

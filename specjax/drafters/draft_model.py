@@ -5,12 +5,11 @@
 Axis letters: B batch, T drafted tokens, V vocabulary.
 """
 
-from absl import logging
 from flax import struct
 import jax
 import jax.numpy as jnp
 
-from specjax import sharding, types
+from specjax import types
 from specjax.drafters import reading, rollout
 
 
@@ -45,6 +44,11 @@ class DraftModel(struct.PyTreeNode):
       )
 
   @property
+  def models(self) -> tuple[types.Model, ...]:
+    """What must know the target's tokens and lie where it lies."""
+    return (self.model,)
+
+  @property
   def num_nodes(self) -> int:
     return self.length
 
@@ -53,11 +57,6 @@ class DraftModel(struct.PyTreeNode):
     return self.length
 
   def init(self, batch: int, capacity: int) -> State:
-    if self.model.max_position < capacity:
-      logging.info(
-        "the draft model has %d positions: beyond them nothing is drafted",
-        self.model.max_position,
-      )
     slots = capacity + self.length + 1
     cache = self.model.init_cache(batch, slots, reading.CATCH_UP)
     return State(cache, jnp.zeros((batch,), jnp.int32))
@@ -104,24 +103,3 @@ class DraftModel(struct.PyTreeNode):
     # Fed slots stay written but uncommitted: `observe` says which were kept.
     fed_cache = fed_cache.replace(lengths=cache.lengths)
     return draft, State(fed_cache, jnp.maximum(draft.count - 1, 0))
-
-
-def check(target: types.Model, draft: types.Model) -> None:
-  """Refuses a draft model of another vocabulary or on other devices.
-
-  Raises:
-    ValueError: the models know different numbers of tokens. Equal numbers do
-      not prove equal tokens: compare the tokenizers too. Or one of them lies on
-      a mesh without the other, and would be copied there in every call.
-  """
-  meshes = [m and m.mesh for m in map(sharding.rules_of, (target, draft))]
-  if meshes[0] != meshes[1]:
-    raise ValueError(
-      "target and draft model lie on different devices: load both with the "
-      "same mesh"
-    )
-  if target.num_tokens != draft.num_tokens:
-    raise ValueError(
-      f"the draft model knows {draft.num_tokens} tokens, the target "
-      f"{target.num_tokens}: choose a draft of the target's tokenizer"
-    )

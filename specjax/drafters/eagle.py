@@ -24,6 +24,7 @@ def eagle(
   width: int = 10,
   branch: int = 10,
   beta: float = 1.0,
+  siblings: str = plans.DISTINCT,
   feature_layers: tuple = (),
 ) -> "Eagle":
   """An `Eagle` from a folder with a head.
@@ -38,6 +39,7 @@ def eagle(
     width: nodes that such a tree expands a level.
     branch: children of each.
     beta: see `plans.Static`.
+    siblings: the same: "distinct", or "independent" for rules that need it.
     feature_layers: the target's layers that an EAGLE-3 head reads, from 0; ()
       is what its config.json says, else the second, the one before the middle
       and the fourth from the end.
@@ -49,7 +51,9 @@ def eagle(
   """
   head = eagle_files.load(heads, target, tuple(feature_layers))
   ranks = head.config.draft_vocab or target.num_tokens
-  wanted = branching.plan(length, tree, nodes, width, branch, beta, ranks)
+  wanted = branching.plan(
+    length, tree, nodes, width, branch, beta, ranks, siblings
+  )
   return Eagle(head, target, wanted)
 
 
@@ -83,6 +87,11 @@ class Eagle(struct.PyTreeNode):
   def feature_layers(self) -> tuple[int, ...]:
     """What `Output.features` of the target must hold."""
     return self.head.config.feature_layers
+
+  @property
+  def independent_siblings(self) -> bool:
+    """What some rules need; see `plans.Static`."""
+    return self.plan.siblings == plans.INDEPENDENT
 
   @property
   def num_nodes(self) -> int:

@@ -15,15 +15,36 @@ import jax.numpy as jnp
 
 from specjax import types
 from specjax.drafters import rollout
+from specjax.models.heads import exit_adapter, saved_heads
 
 
-def early_exit(target: types.Model, layers: int, length: int) -> "EarlyExit":
+def early_exit(
+  target: types.Model, layers: int, length: int, adapter: str = ""
+) -> "EarlyExit":
   """An `EarlyExit` after the target's first `layers` layers.
 
+  Args:
+    target: the model that answers.
+    layers: how many of its layers draft.
+    length: tokens to draft at most.
+    adapter: a folder with an `exit_adapter.ExitAdapter` that was trained for
+      them, which `saved_heads.save` wrote; "" is none.
+
   Raises:
-    ValueError: the target has no such layer, or length is no draft.
+    ValueError: the target has no such layer, length is no draft, or the adapter
+      is none, or belongs to other layers or another target.
+    FileNotFoundError: a file of the adapter is missing.
   """
-  return EarlyExit(target.truncate(layers), length)
+  model = target.truncate(layers)
+  if not adapter:
+    return EarlyExit(model, length)
+  loaded = saved_heads.load(adapter, target, exit_adapter.ExitAdapter)
+  if loaded.config.exit_layer != layers:
+    raise ValueError(
+      f"adapter {adapter!r} was trained behind {loaded.config.exit_layer} "
+      f"layers, not {layers}: use these, or another adapter"
+    )
+  return EarlyExit(model, length, loaded)
 
 
 class EarlyExit(struct.PyTreeNode):
@@ -34,10 +55,12 @@ class EarlyExit(struct.PyTreeNode):
   Attributes:
     model: the target cut short (`Model.truncate`), which shares its arrays.
     length: T, tokens to draft at most; at least 1.
+    adapter: what stands between these layers and the output, if anything.
   """
 
   model: types.Model
   length: int = struct.field(pytree_node=False)
+  adapter: exit_adapter.ExitAdapter | None = None
 
   def __post_init__(self):
     if self.length < 1:
@@ -45,6 +68,11 @@ class EarlyExit(struct.PyTreeNode):
         f"draft length {self.length} is no draft: use 1 or more, or none of "
         "this drafter"
       )
+
+  @property
+  def models(self) -> tuple[types.Model, ...]:
+    """What must know the target's tokens and lie where it lies."""
+    return (self.model,)
 
   @property
   def num_nodes(self) -> int:
@@ -77,7 +105,9 @@ class EarlyExit(struct.PyTreeNode):
     def next_logits(cache, token):
       output = self.model(token[:, None], cache)
       cache = output.cache.commit(None, jnp.ones_like(token))
-      return output.logits[:, 0], cache
+      if self.adapter is None:
+        return output.logits[:, 0], cache
+      return self.adapter(output.hidden[:, 0], self.model), cache
 
     # A model walks the layers it has and leaves the others as they are.
     cache = context.cache.replace(layers=layers)

@@ -65,7 +65,9 @@ class Lookahead:
   pool: int = 128
 
   def __post_init__(self):
-    least = {"window": 1, "ngram": 2, "guesses": 0, "pool": self.window}
+    least = {"window": 1, "ngram": 2, "guesses": 0}
+    # A round adds as many n-grams as the window is wide, and drafts others.
+    least["pool"] = max(self.window, self.guesses)
     for name, bound in least.items():
       if getattr(self, name) < bound:
         raise ValueError(

@@ -29,6 +29,7 @@ def medusa(
   width: int = 10,
   branch: int = 10,
   beta: float = 1.0,
+  siblings: str = plans.DISTINCT,
 ) -> "Medusa":
   """A `Medusa` from a folder of heads.
 
@@ -42,6 +43,7 @@ def medusa(
     width: nodes that such a tree expands a level.
     branch: children of each.
     beta: see `plans.Static`.
+    siblings: the same: "distinct", or "independent" for rules that need it.
 
   Raises:
     ValueError: heads of another target, damaged, or too few for the draft.
@@ -50,7 +52,9 @@ def medusa(
   loaded = medusa_files.load(heads, target)
   depth = loaded.config.num_heads if length is None else length
   ranks = loaded.config.draft_vocab or target.num_tokens
-  wanted = branching.plan(depth, tree, nodes, width, branch, beta, ranks)
+  wanted = branching.plan(
+    depth, tree, nodes, width, branch, beta, ranks, siblings
+  )
   return Medusa(loaded, target, wanted)
 
 
@@ -71,6 +75,11 @@ class Medusa(struct.PyTreeNode):
     branching.check_depth(
       self.plan, self.heads.config.num_heads, "Medusa heads"
     )
+
+  @property
+  def independent_siblings(self) -> bool:
+    """What some rules need; see `plans.Static`."""
+    return self.plan.siblings == plans.INDEPENDENT
 
   @property
   def num_nodes(self) -> int:

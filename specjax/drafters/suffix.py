@@ -51,8 +51,9 @@ def suffix(
     offset: see `factor`.
     min_probability: a draft ends before a token whose path is less likely.
     candidates: places that vote, those with the longest matches.
-    store: tokens of past answers to keep; 0 keeps none. Answers get there by
-      `warm` or by `Suffix.remember`, never by themselves.
+    store: tokens of past answers to keep; 0 keeps none. In a comparison, the
+      method's own answers of the same run get there, batch by batch; a
+      `specjax.Session` remembers nothing by itself, see `Suffix.remember`.
     warm: a results.jsonl whose answers fill the store before the first prompt.
     warm_method: whose answers these are.
 
@@ -125,7 +126,13 @@ class Suffix(struct.PyTreeNode):
     return self.length
 
   def remember(self, answers: Sequence[Sequence[int]]) -> "Suffix":
-    """The drafter with further answers in its store; the oldest give way."""
+    """The drafter with further answers in its store; the oldest give way.
+
+    Give the next session the drafter that is returned; programs are shared.
+
+    Args:
+      answers: token ids of each.
+    """
     parts = [np.asarray(self.store)]
     for answer in answers:
       parts += [np.array([_NONE]), np.asarray(answer)]

@@ -97,8 +97,14 @@ class Synthetic(struct.PyTreeNode):
     profile: Sequence[float],
     seed: int = 0,
   ) -> "Synthetic":
-    """From records that are in memory."""
-    longest = max(len(answer.tokens) for answer in answers)
+    """From records that are in memory.
+
+    Raises:
+      ValueError: there are none.
+    """
+    if not answers:
+      raise ValueError("no recorded answers to replay: give at least one")
+    longest = max(1, *(len(answer.tokens) for answer in answers))
     table = np.full((len(answers), longest), _NONE, np.int32)
     for row, answer in zip(table, answers):
       row[: len(answer.tokens)] = answer.tokens

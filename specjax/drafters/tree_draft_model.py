@@ -41,6 +41,16 @@ class TreeDraftModel(struct.PyTreeNode):
   plan: plans.Plan = struct.field(pytree_node=False)
 
   @property
+  def independent_siblings(self) -> bool:
+    """What some rules need; see `plans.Static`."""
+    return self.plan.siblings == plans.INDEPENDENT
+
+  @property
+  def models(self) -> tuple[types.Model, ...]:
+    """What must know the target's tokens and lie where it lies."""
+    return (self.model,)
+
+  @property
   def num_nodes(self) -> int:
     return self.plan.num_nodes
 
@@ -108,7 +118,10 @@ class TreeDraftModel(struct.PyTreeNode):
 
 
 def static_tree(
-  model: types.Model, tree: Sequence[Any], beta: float = 1.0
+  model: types.Model,
+  tree: Sequence[Any],
+  beta: float = 1.0,
+  siblings: str = plans.DISTINCT,
 ) -> TreeDraftModel:
   """A draft model that drafts one tree in all rounds.
 
@@ -116,13 +129,14 @@ def static_tree(
     model: the draft model.
     tree: widths of its levels as in [4, 2, 1], or its paths of ranks.
     beta: see `plans.Static`.
+    siblings: the same: "distinct", or "independent" for rules that need it.
 
   Raises:
     ValueError: it is no tree, or asks for more ranks than there are tokens.
   """
   shape = tree_lib.from_config(tree)
   shape.check(shape.depth, model.num_tokens)
-  return TreeDraftModel(model, plans.Static(shape, beta))
+  return TreeDraftModel(model, plans.Static(shape, beta, siblings))
 
 
 def dynamic_tree(

@@ -1,6 +1,6 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Times of the target's passes and of a drafter's proposals, on this machine.
+"""Times of the target's passes, and of the rest of a round, on this machine.
 
 Axis letters: B batch, T draft length (max_depth).
 """
@@ -17,13 +17,12 @@ import numpy as np
 
 from specjax import sampling as sampling_lib
 from specjax import streams, types
-from specjax.decoding import prefill, stopping
-from specjax.decoding import step as step_lib
-from specjax.policies import policy
+from specjax.decoding import decode, stopping
+from specjax.policies import policy, stand_ins
 from specjax.verifiers import coupled
 
 CONTEXT = 256
-_CALLS = 4  # in one timed program, so that its start weighs little
+_CALLS = 4  # passes or rounds in one timed program: its start weighs little
 _SLOTS = 128  # caches are cut as those of answers are
 
 
@@ -87,66 +86,115 @@ def calibrate(
   slots = _capacity(contexts[-1] + widths[-1])
   caches = {b: target.init_cache(b, slots, widths[-1]) for b in batches}
 
-  def run(batch, width, context):
+  def prepare(batch, width, context):
     lengths = jnp.full((batch,), context, jnp.int32)
-    cache = caches[batch].replace(lengths=lengths)
     tokens = jnp.zeros((batch, width), jnp.int32)
-    _, caches[batch] = _passes(target, cache, tokens)
-    return caches[batch].lengths
+
+    def run(cache):
+      _, caches[batch] = _passes(target, cache, tokens)
+      return caches[batch]
+
+    return run, caches[batch].replace(lengths=lengths)
 
   cells = [(b, w, c) for b in batches for w in widths for c in contexts]
-  seconds = _medians(run, cells, repetitions)
+  seconds = _medians(prepare, cells, repetitions)
   shape = len(batches), len(widths), len(contexts)
   return CostTable(batches, widths, contexts, seconds.reshape(shape))
 
 
-def draft_seconds(
+def outside_seconds(
   target: types.Model,
   drafter: types.Drafter,
+  widths: Sequence[int],
   batch: int,
   context: int = CONTEXT,
   repetitions: int = 5,
 ) -> np.ndarray:
-  """[T + 1] seconds to draft 0, 1, ... tokens in every row.
+  """[T + 1] seconds of rounds of 0, 1, ... tokens outside the target's pass.
 
-  Nothing, one token and all are timed, with a prompt that was read before;
-  between these the time is taken to be linear.
+  Whole rounds of the decoding loop are timed, on random text and with a target
+  that takes no time (`stand_ins.Script`): what is left are the proposal, the
+  coupled rule of greedy rows, and what the drafter reads of the outcome. The
+  drafter has read a prompt of `context` tokens, and each round keeps one.
+
+  Drafters with laws draft what is asked. Those that copy search as long whether
+  they find something or not, and are taken to find as much as is asked. In such
+  a text no words stand twice, as far as the vocabulary allows it: a cascade
+  finds nothing to copy and asks its second drafter, the dear one.
+
+  Raises:
+    ValueError: a drafter with laws drafts nothing, as beyond its positions.
   """
   most = drafter.max_depth
-  state = _state(target, drafter, batch, context)
-  stop = stopping.make_stop((), [most + 1] * batch)
+  parts, state, stop = _begin(target, drafter, batch, context)
+
+  def advance(state, length, rounds):
+    wanted = policy.Fixed(length, tuple(widths))
+    state = state.replace(policy=wanted.init(batch))
+    settings = sampling_lib.Sampling()
+    return decode.advance(*parts, state, settings, wanted, stop, rounds)
+
   # The first proposal of some drafters reads the prompt.
-  state = _proposals(target, drafter, state, policy.Fixed(most), stop, 1)
+  state = advance(state, most, 1)
+  if most and not np.any(state.stats.drafted):
+    raise ValueError(
+      f"{type(drafter).__name__} drafts nothing after {context} tokens: choose "
+      "a shorter context, within the positions of its model"
+    )
 
-  def run(length):
-    wanted = policy.Fixed(length)
-    return _proposals(
-      target, drafter, state, wanted, stop, _CALLS
-    ).cache.lengths
+  def prepare(length):
+    run = lambda state: advance(state, length, _CALLS)
+    return run, jax.tree.map(jnp.copy, state)
 
-  lengths = sorted({0, min(1, most), most})
-  seconds = _medians(run, [(length,) for length in lengths], repetitions)
-  return np.interp(np.arange(most + 1), lengths, seconds)
+  return _medians(prepare, [(n,) for n in range(most + 1)], repetitions)
 
 
-def _state(target, drafter, batch, context):
-  """A state with a prompt of zeros, as if it had been read."""
+def _begin(target, drafter, batch, context):
+  """Target, drafter and rule of timed rounds, a state with a prompt, a stop."""
+  target = decode.with_features(target, drafter)
+  limit = (drafter.max_depth + 1) * (_CALLS + 1)
+  capacity = _capacity(context + limit + drafter.num_nodes + 1)
+  text = _words(target.num_tokens, batch, capacity)
+  script = _script(target, text)
+  lucky = stand_ins.Lucky(drafter)
+  stop = stopping.make_stop((), [limit] * batch)
   rows = jnp.zeros((batch,), jnp.int32)
-  state = prefill.init_state(
-    target,
-    drafter,
-    policy.Fixed(0),
+  state = decode.start(
+    script,
+    lucky,
+    text[:, :context],
+    rows + context,
     streams.row_keys(0, rows, rows),
     sampling_lib.Sampling(),
-    _capacity(context + drafter.num_nodes + 1),
+    policy.Fixed(0),
+    stop,
+    capacity=capacity,
   )
-  lengths = rows + context
-  return state.replace(
-    lengths=lengths,
-    prompt_lengths=lengths,
-    done=jnp.zeros((batch,), bool),
-    cache=state.cache.replace(lengths=lengths - 1),
+  return (script, lucky, coupled.Coupled()), state, stop
+
+
+def _words(num_tokens, batch, length):
+  """[B, S] random ids, each as rare as it can be."""
+  rng = np.random.default_rng(0)
+  turns = -(-length // num_tokens)
+  rows = [
+    np.concatenate([rng.permutation(num_tokens) for _ in range(turns)])
+    for _ in range(batch)
+  ]
+  return jnp.asarray(np.stack(rows)[:, :length], jnp.int32)
+
+
+def _script(target, text):
+  """The text as a target that says it, with random hidden states."""
+  first = text[:, :1]
+  shapes = jax.eval_shape(
+    lambda: target(first, target.init_cache(len(text), 1, 1))
   )
+  hidden, features = jax.tree.map(
+    lambda x: jax.random.normal(jax.random.key(0), x.shape).astype(x.dtype),
+    (shapes.hidden, shapes.features),
+  )
+  return stand_ins.Script(target, text, hidden, features)
 
 
 @functools.partial(jax.jit, donate_argnames=("cache",))
@@ -161,38 +209,24 @@ def _passes(target, cache, tokens):
   return jax.lax.fori_loop(0, _CALLS, body, (tokens, cache))
 
 
-@jax.jit
-def _proposals(target, drafter, state, wanted, stop, calls):
-  """The state after proposals of one length, none of them verified."""
-  rule, settings = coupled.Coupled(), sampling_lib.Sampling()
-  state = state.replace(policy=wanted.init(state.lengths.shape[0]))
-  known = step_lib.context(target, rule, state, settings, wanted, stop)
-
-  def body(_, carry):
-    own, cache, seen = carry
-    # The same lengths always, but the compiler must not know: else a proposal
-    # without state would be made once for all.
-    lengths = jnp.minimum(known.lengths, known.lengths + seen)
-    context = known.replace(lengths=lengths, cache=cache)
-    draft, own, cache = drafter.propose(own, context)
-    return own, cache, jnp.max(draft.tokens, axis=1, initial=0)
-
-  carry = (state.drafter, state.cache, jnp.zeros_like(state.lengths))
-  own, cache, seen = jax.lax.fori_loop(0, calls, body, carry)
-  lengths = jnp.minimum(cache.lengths, cache.lengths + seen)
-  return state.replace(drafter=own, cache=cache.replace(lengths=lengths))
-
-
 def _medians(
-  run: Callable[..., Any], cells: Sequence[tuple], repetitions: int
+  prepare: Callable[..., tuple[Callable[[Any], Any], Any]],
+  cells: Sequence[tuple],
+  repetitions: int,
 ) -> np.ndarray:
-  """Seconds of a call in each cell, the cells in turn."""
+  """Seconds of a call in each cell, the cells in turn.
+
+  `prepare` gives what to run, and arrays of its own to run it on, which it may
+  consume.
+  """
   times = []
   for _ in range(repetitions + 1):  # The first turn compiles.
     times.append([])
     for cell in cells:
+      run, given = prepare(*cell)
+      given = jax.block_until_ready(given)
       begin = time.perf_counter()
-      jax.block_until_ready(run(*cell))
+      jax.block_until_ready(run(given))
       times[-1].append((time.perf_counter() - begin) / _CALLS)
   return np.median(times[1:], axis=0)
 

@@ -34,18 +34,19 @@ class Costs:
 
   Attributes:
     table: of the target.
-    draft: [T + 1] seconds of drafting 0, 1, ... tokens.
-    slots: [T + 1] slots of the target's pass then, root included.
+    outside: [T + 1] seconds of a round that drafts 0, 1, ... tokens, outside
+      the target's pass.
+    slots: [T + 1] slots of that pass, root included.
   """
 
   table: calibration.CostTable
-  draft: np.ndarray
+  outside: np.ndarray
   slots: tuple[int, ...]
 
   def seconds(self, batch: int, context: int = CONTEXT) -> np.ndarray:
     """[T + 1] float32 of a round that drafts 0, 1, ... tokens in every row."""
     passes = [self.table.at(batch, width, context) for width in self.slots]
-    return (self.draft + passes).astype(np.float32)
+    return (self.outside + passes).astype(np.float32)
 
 
 def measure(
@@ -57,8 +58,16 @@ def measure(
 ) -> Costs:
   """Times target and drafter; `widths` are node counts, as policies have them.
 
-  Of a tree all nodes are taken to be verified unless nothing is drafted.
+  Of a tree all nodes are taken to be verified unless nothing is drafted. What
+  is outside the target's pass is timed with the largest batch and the shortest
+  context. For a drafter that finds less than is asked, a round costs less than
+  it says here: a cascade's is that of a draft of its second drafter, verified
+  at the width of what the first may copy.
+
+  Raises:
+    ValueError: widths that no policy takes, see `calibration` for the others.
   """
+  policy.check_widths(widths)
   depth, nodes = drafter.max_depth, drafter.num_nodes
   chain = depth == nodes
   needed = range(nodes + 1) if chain else [0, *[nodes] * depth]
@@ -68,7 +77,9 @@ def measure(
   slots = [next(w for w in programs if w >= n) + 1 for n in needed]
   return Costs(
     calibration.calibrate(target, batches, slots, contexts),
-    calibration.draft_seconds(target, drafter, max(batches), min(contexts)),
+    calibration.outside_seconds(
+      target, drafter, widths, max(batches), min(contexts)
+    ),
     tuple(slots),
   )
 
@@ -85,7 +96,6 @@ def expected_gain(
   memory: float = 0.98,
 ) -> gain.ExpectedGain:
   """`gain.ExpectedGain` with seconds that are measured now."""
-  policy.check_widths(widths)
   costs = measure(target, drafter, widths, [batch_size], [context])
   seconds = jnp.asarray(costs.seconds(batch_size, context))
   return gain.ExpectedGain(seconds, first, later, weight, memory, widths)
@@ -106,7 +116,6 @@ def pausing(
 
   The seconds of a round are measured now; length -1 drafts as many as it can.
   """
-  policy.check_widths(widths)
   inner = policy.Fixed(policy.depth(drafter, length), widths)
   costs = measure(target, drafter, widths, [batch_size], [context])
   seconds = costs.seconds(batch_size, context)

@@ -176,7 +176,8 @@ class Heuristic(LengthAlone):
 
   def __post_init__(self):
     if isinstance(self.most, int):
-      check_number("first", self.first, 1, self.most)
+      # Of a drafter that drafts nothing, every policy is plain decoding.
+      check_number("first", self.first, min(1, self.most), self.most)
 
   def init(self, batch: int) -> jax.Array:
     return jnp.broadcast_to(jnp.asarray(self.first, jnp.int32), (batch,))

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from specjax.sampling import history as history_lib
-from specjax.sampling import settings, thresholds
+from specjax.sampling import settings, thresholds, token_lists
 
 GREEDY_BELOW = 1e-6  # a temperature under this is 0: logits would overflow
 
@@ -194,8 +194,8 @@ def _without_bad_words(x, words, recent):
   """Forbids the last token of words [B, Q, L] whose others are `recent`."""
   words = _beside(words, x)
   before, last = words[..., :-1], words[..., -1]
-  same = (before == settings.NO_ID) | (before == recent[..., None, :])
-  hit = jnp.all(same, axis=-1) & (last != settings.NO_ID)
+  same = (before == token_lists.NO_ID) | (before == recent[..., None, :])
+  hit = jnp.all(same, axis=-1) & (last != token_lists.NO_ID)
   at = jnp.where(hit, last, x.shape[-1])
   forbid = lambda row, i: row.at[i].set(-jnp.inf, mode="drop")
   for _ in x.shape[:-1]:

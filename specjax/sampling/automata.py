@@ -7,6 +7,7 @@ an answer is complete EOS is allowed, and elsewhere it is not, so answers end
 well-formed unless `max_new_tokens` cuts them short.
 """
 
+import collections
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -15,7 +16,7 @@ import numpy as np
 from specjax.sampling import constraints
 
 _START = b"\x00"
-MOST_STATES = 4096  # times the vocabulary: what a table may take while built
+MOST_STATES = 4096  # rows of the table that decoding looks tokens up in
 
 
 class Words(Protocol):
@@ -34,30 +35,37 @@ def choices(texts: Sequence[str], tokenizer: Words) -> constraints.Automaton:
   """The answer is one of `texts`.
 
   Raises:
-    ValueError: there is no text, or no EOS or tokens to write one with.
+    ValueError: there is no text, or no EOS or tokens to write one with; or they
+      are too long.
   """
-  if isinstance(texts, str) or not texts or not all(texts):
-    raise ValueError(f"choices is {texts!r}: give one or several texts")
-  spelt = [text.encode() for text in texts]
+  given = isinstance(texts, Collection) and not isinstance(texts, str)
+  if not (given and texts and all(x and isinstance(x, str) for x in texts)):
+    raise ValueError(f"choices is {texts!r:.60}: give one or several texts")
+  what = f"choices {texts!r:.60}"
+  try:
+    spelt = [text.encode() for text in texts]
+  except UnicodeEncodeError:
+    raise ValueError(f"{what} is not valid Unicode") from None
   words = _spellings(tokenizer)
-  longest = max(len(word) for word in words)
+  longest = max(map(len, words), default=0)
   # A state is what has been written of a choice.
   states = [b""]
   seen = {b"": 0}
-  transitions: list[dict[int, int]] = []
-  for written in states:
-    transitions.append({})
-    rests = {c[len(written) :] for c in spelt if c.startswith(written)}
-    pieces = {r[:n] for r in rests for n in range(1, min(len(r), longest) + 1)}
+  steps: list[tuple[int, int, int]] = []
+  for state, written in enumerate(states):
+    _check_size(what, len(states))
+    ahead = slice(len(written), len(written) + longest)
+    rests = {text[ahead] for text in spelt if text.startswith(written)}
+    pieces = {rest[:n] for rest in rests for n in range(1, len(rest) + 1)}
     for piece in sorted(pieces & words.keys()):
       following = written + piece
       if following not in seen:
         seen[following] = len(states)
         states.append(following)
-      to = seen[following]
-      transitions[-1] |= dict.fromkeys(words[piece], to)
-  accepting = {seen[text] for text in spelt if text in seen}
-  return _compile(f"choices {texts!r:.60}", transitions, accepting, tokenizer)
+      steps += [(state, token, seen[following]) for token in words[piece]]
+  ends = {seen[text] for text in spelt if text in seen}
+  found = np.array(steps, np.int32).reshape(-1, 3)
+  return _compile(what, found, len(states), ends, tokenizer)
 
 
 def regex(pattern: str, tokenizer: Words) -> constraints.Automaton:
@@ -71,11 +79,14 @@ def regex(pattern: str, tokenizer: Words) -> constraints.Automaton:
     ValueError: the package `outlines-core` is missing, the pattern is wrong or
       too large, or there are no EOS or tokens to write an answer with.
   """
+  what = f"regex {pattern!r:.60}"
+  if not isinstance(pattern, str):
+    raise ValueError(f"{what} is no text: give a pattern")
   try:
     import outlines_core
   except ImportError:
     raise ValueError(
-      f"regex {pattern!r:.60} needs the package outlines-core: "
+      f"{what} needs the package outlines-core: "
       "pip install 'specjax[constraints]'"
     ) from None
   # Ids that no token has, of marks at the end and at the start. The library
@@ -90,24 +101,42 @@ def regex(pattern: str, tokenizer: Words) -> constraints.Automaton:
     index = outlines_core.Index(anchored, outlines_core.Vocabulary(end, words))
   except ValueError as error:
     reason = str(error).strip().splitlines()[-1]
-    raise ValueError(
-      f"regex {pattern!r:.60} cannot be used: {reason}"
-    ) from None
+    raise ValueError(f"{what} cannot be used: {reason}") from None
   found = index.get_transitions()
   finals = index.get_final_states()
   start = found[index.get_initial_state()][end + 1]
   names = [start, *({*found, *finals} - {start})]
-  number = {name: i for i, name in enumerate(names)}
-  transitions = [
-    {
-      token: number[to]
-      for token, to in found.get(name, {}).items()
-      if token < end
-    }
-    for name in names
-  ]
-  accepting = {number[name] for name in finals}
-  return _compile(f"regex {pattern!r:.60}", transitions, accepting, tokenizer)
+  _check_size(what, len(names))
+  number = {name: state for state, name in enumerate(names)}
+  steps = _numbered(found, number)
+  steps = steps[steps[:, 1] < end]
+  ends = {number[name] for name in finals}
+  return _compile(what, steps, len(names), ends, tokenizer)
+
+
+def _numbered(
+  found: Mapping[int, Mapping[int, int]], number: Mapping[int, int]
+) -> np.ndarray:
+  """[E, 3] state, token, next state of {state: {token: next state}}.
+
+  A state may have a step for nearly every token: no tuple is made of each.
+  """
+  steps = np.empty((sum(map(len, found.values())), 3), np.int32)
+  at = 0
+  for name, row in found.items():
+    block = steps[at : (at := at + len(row))]
+    following = map(number.__getitem__, row.values())
+    block[:, 0] = number[name]
+    block[:, 1] = np.fromiter(row, np.int32, len(row))
+    block[:, 2] = np.fromiter(following, np.int32, len(row))
+  return steps
+
+
+def _check_size(what: str, states: int) -> None:
+  if states > MOST_STATES:
+    raise ValueError(
+      f"{what} needs more than {MOST_STATES} states: make it simpler"
+    )
 
 
 def _spellings(tokenizer: Words) -> dict[bytes, list[int]]:
@@ -122,43 +151,52 @@ def _spellings(tokenizer: Words) -> dict[bytes, list[int]]:
 
 def _compile(
   what: str,
-  transitions: Sequence[Mapping[int, int]],
-  accepting: Collection[int],
+  steps: np.ndarray,
+  states: int,
+  ends: Collection[int],
   tokenizer: Words,
 ) -> constraints.Automaton:
   """An automaton of states 0, 1, ... (the first is the start).
 
+  Args:
+    what: the user asked for.
+    steps: [E, 3] state, token, next state; few of all pairs of a state and a
+      token have one.
+    states: how many.
+    ends: states in which an answer may be complete.
+    tokenizer: the target's.
+
   Raises:
-    ValueError: nothing can be written, or too much.
+    ValueError: nothing can be written, or nothing ends an answer.
   """
   if not tokenizer.eos_ids:
     raise ValueError(f"{what} needs an EOS id to end answers: give one")
-  if len(transitions) > MOST_STATES:
-    raise ValueError(
-      f"{what} has {len(transitions)} states, more than {MOST_STATES}: make "
-      "it simpler"
-    )
-  columns = np.zeros((len(transitions) + 1, tokenizer.num_tokens), np.int32)
-  for state, row in enumerate(transitions, start=1):
-    columns[state, list(row)] = np.fromiter(row.values(), int, len(row)) + 1
-  ends = np.array(sorted(accepting), int) + 1
-  columns[ends[:, None], np.array(tokenizer.eos_ids)] = ends[:, None]
-  columns = _without_dead_ends(columns, ends)
-  if not columns[1].any():
+  final = [(end, eos, end) for end in ends for eos in tokenizer.eos_ids]
+  final = np.array(final, np.int32).reshape(-1, 3)
+  steps = np.concatenate([steps, final])
+  steps = steps[_alive(steps, states, ends)[steps[:, 2]]]
+  if not np.any(steps[:, 0] == 0):
     raise ValueError(
       f"{what} cannot be written with this vocabulary: its bytes are in no "
       "tokens"
     )
-  return constraints.automaton(columns)
+  # State 0 of an automaton is the dead one.
+  return constraints.automaton(
+    steps + np.array([1, 0, 1], np.int32), states + 1, tokenizer.num_tokens
+  )
 
 
-def _without_dead_ends(columns: np.ndarray, ends: np.ndarray) -> np.ndarray:
-  """Drops steps into states from which no accepting one can be reached."""
-  steps = np.unique(columns, axis=1)
-  alive = np.zeros(len(columns), bool)
-  alive[ends] = True
-  while True:
-    grown = alive | alive[steps].any(axis=1)
-    if np.array_equal(grown, alive):
-      return np.where(alive[columns], columns, constraints.DEAD)
-    alive = grown
+def _alive(steps: np.ndarray, states: int, ends: Collection[int]) -> np.ndarray:
+  """[S] bool: an end can be reached from there."""
+  before = collections.defaultdict(list)
+  for pair in np.unique(steps[:, 2].astype(np.int64) * states + steps[:, 0]):
+    to, state = divmod(int(pair), states)
+    before[to].append(state)
+  alive = np.zeros(states, bool)
+  waiting = list(ends)
+  while waiting:
+    state = waiting.pop()
+    if not alive[state]:
+      alive[state] = True
+      waiting += before[state]
+  return alive

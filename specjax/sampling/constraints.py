@@ -50,7 +50,8 @@ class Automaton(struct.PyTreeNode):
     return self.table[state, kind]
 
   def allows(self, state: jax.Array) -> jax.Array:
-    return jnp.take((self.table != DEAD)[state], self.classes, axis=-1)
+    # Rows first: a comparison of the whole table is the dearer of the two.
+    return jnp.take(self.table[state] != DEAD, self.classes, axis=-1)
 
 
 class Track(struct.PyTreeNode):
@@ -106,40 +107,79 @@ class Track(struct.PyTreeNode):
     return jnp.pad(allowed, padding, constant_values=False)
 
 
-def track(constraint: Any, batch: int) -> Track:
-  """A constraint at the start of every row.
+def track(
+  constraint: Any, batch: int, vocab: int | None = None
+) -> Track | None:
+  """A constraint at the start of every row; None if no row has one.
 
   Args:
     constraint: for all rows; or one a row, automata and None for free rows.
     batch: B.
+    vocab: ids that exist, which those of an automaton are compared with.
 
   Raises:
-    ValueError: not one a row, or rows whose constraints are no automata of one
-      vocabulary.
+    ValueError: it is none, not one a row, or rows have others than automata of
+      one vocabulary; or one that the model has not.
   """
-  if isinstance(constraint, Track):
+  if constraint is None or isinstance(constraint, Track):
     return constraint
-  if not isinstance(constraint, list | tuple) or hasattr(constraint, "start"):
+  if _is_constraint(constraint):
+    _check_vocab(constraint, vocab)
     first = constraint.start(batch)
     return Track(constraint, first, first)
+  if not isinstance(constraint, list | tuple):
+    raise ValueError(
+      f"sampling.constraint is {constraint!r:.40}: give what automata.choices "
+      "or automata.regex make, or one for each row"
+    )
   if len(constraint) != batch:
     raise ValueError(
       f"sampling.constraint has {len(constraint)} for {batch} rows: give one, "
       "or one each"
     )
+  if all(row is None for row in constraint):
+    return None
   machine, first = _union(constraint)
+  _check_vocab(machine, vocab)
   return Track(machine, first, first)
 
 
-def automaton(columns: np.ndarray) -> Automaton:
-  """From next states [S, V], state 0 dead; tokens of equal columns share."""
-  unique, classes = np.unique(columns, axis=1, return_inverse=True)
-  dead = np.zeros((len(columns), 1), unique.dtype)
-  table = np.concatenate([dead, unique], axis=1)
-  return Automaton(
-    jnp.asarray(classes.reshape(-1) + 1, jnp.int32),
-    jnp.asarray(table, jnp.int32),
+def _check_vocab(constraint, vocab):
+  known = constraint.classes.size if isinstance(constraint, Automaton) else 0
+  if vocab is not None and known > vocab:
+    raise ValueError(
+      f"sampling.constraint knows {known} tokens but the model has {vocab}: "
+      "compile it with the target's tokenizer"
+    )
+
+
+def _is_constraint(value: Any) -> bool:
+  return all(
+    callable(getattr(value, name, None))
+    for name in ("start", "advance", "allows")
   )
+
+
+def automaton(steps: np.ndarray, states: int, vocab: int) -> Automaton:
+  """From its steps alone: tokens whose steps are equal are one class.
+
+  Most tokens have none and are of the dead class, so that little depends on the
+  size of the vocabulary.
+
+  Args:
+    steps: [E, 3] int32 state, token and next state, one a state and token.
+    states: how many, the dead one included.
+    vocab: ids, the first ones.
+  """
+  steps = steps[np.lexsort((steps[:, 0], steps[:, 1]))]
+  tokens, first = np.unique(steps[:, 1], return_index=True)
+  classes = np.full(vocab, DEAD, np.int32)
+  known: dict[bytes, int] = {}
+  for token, moves in zip(tokens, np.split(steps[:, ::2], first[1:])):
+    classes[token] = known.setdefault(moves.tobytes(), len(known) + 1)
+  table = np.full((states, len(known) + 1), DEAD, np.int32)
+  table[steps[:, 0], classes[steps[:, 1]]] = steps[:, 2]
+  return Automaton(jnp.asarray(classes), jnp.asarray(table))
 
 
 def _union(rows):
@@ -156,21 +196,25 @@ def _union(rows):
       "the target's tokenizer"
     )
   # A row without constraint stays in one state that every token leads back to.
-  width = parts[0].classes.size
-  classes = [np.zeros(width, np.int32)]
   tables, first, offset = [np.array([[0], [1]])], {id(None): 1}, 1
+  kinds = [np.zeros(parts[0].classes.size, np.int32)]
   for part in parts:
     table = np.asarray(part.table)[1:]
     tables.append(np.where(table == DEAD, DEAD, table + offset))
     first[id(part)] = offset + 1
     offset += len(table)
-    classes.append(np.asarray(part.classes))
+    kinds.append(np.asarray(part.classes))
   # A class of the union is a combination of classes, one of each part.
-  kinds, joint = np.unique(np.stack(classes), axis=1, return_inverse=True)
-  table = np.concatenate([t[:, kind] for t, kind in zip(tables, kinds)])
+  joint = kinds[0]
+  for kind in kinds[1:]:
+    _, joint = np.unique(
+      joint.astype(np.int64) * (kind.max() + 1) + kind, return_inverse=True
+    )
+  _, token = np.unique(joint, return_index=True)
+  table = np.concatenate([t[:, k[token]] for t, k in zip(tables, kinds)])
   dead = np.zeros((len(table), 1), table.dtype)
   machine = Automaton(
-    jnp.asarray(joint.reshape(-1) + 1, jnp.int32),
+    jnp.asarray(joint + 1, jnp.int32),
     jnp.asarray(np.concatenate([dead, table], axis=1), jnp.int32),
   )
   return machine, jnp.asarray([first[id(row)] for row in rows], jnp.int32)

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user asks of the sampler, and the arrays that it becomes.
 
-Axis letters: B batch, N token ids, Q bad words, L tokens of the longest, E EOS
-ids, V vocabulary.
+Axis letters: B batch, Q bad words, L tokens of the longest, E EOS ids.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flax import struct
@@ -14,28 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax.sampling import constraints
-
-NO_ID = -1  # fills rows up
+from specjax.sampling import constraints, token_lists
 
 # An array [B] in decoding; a number, or one a row, for `per_row`; None is off.
 Setting = Any
-Array = jax.Array | np.ndarray
-
-
-class TokenBias(struct.PyTreeNode):
-  """A number for each token: a few of them, and one for the rest."""
-
-  ids: Array  # [B, N] int32
-  values: Array  # [B, N] float32
-  rest: Array  # [B] float32
-
-  def dense(self, vocab: int) -> jax.Array:
-    """[B, V]."""
-    at = jnp.where(self.ids == NO_ID, vocab, self.ids)
-    rest = jnp.broadcast_to(self.rest[:, None], (len(at), vocab))
-    put = jax.vmap(lambda row, i, value: row.at[i].set(value, mode="drop"))
-    return put(rest, at, self.values)
 
 
 class Sampling(struct.PyTreeNode):
@@ -106,16 +87,18 @@ class Sampling(struct.PyTreeNode):
     return numbers.replace(constraint=self.constraint.take(rows))
 
 
+_is_count = lambda x: (x >= 0) & (x == np.floor(x)) & (x < 2**31)
+
 # Per setting: its type, the value that switches it off, what it may be.
 _NUMBERS = {
-  "temperature": (jnp.float32, 0.0, lambda x: x >= 0, "0 or more"),
-  "top_k": (jnp.int32, 0, lambda x: x >= 0, "0 (off) or more"),
-  "top_p": (jnp.float32, 1.0, lambda x: (x > 0) & (x <= 1), "in (0, 1]"),
-  "min_p": (jnp.float32, 0.0, lambda x: (x >= 0) & (x <= 1), "in [0, 1]"),
-  "repetition": (jnp.float32, 1.0, lambda x: x > 0, "above 0"),
-  "presence": (jnp.float32, 0.0, np.isfinite, "finite"),
-  "frequency": (jnp.float32, 0.0, np.isfinite, "finite"),
-  "min_tokens": (jnp.int32, 0, lambda x: x >= 0, "0 (off) or more"),
+  "temperature": (np.float32, 0.0, lambda x: x >= 0, "finite, 0 or more"),
+  "top_k": (np.int32, 0, _is_count, "0 (off) or more, whole, below 2^31"),
+  "top_p": (np.float32, 1.0, lambda x: (x > 0) & (x <= 1), "in (0, 1]"),
+  "min_p": (np.float32, 0.0, lambda x: (x >= 0) & (x <= 1), "in [0, 1]"),
+  "repetition": (np.float32, 1.0, lambda x: x > 0, "above 0"),
+  "presence": (np.float32, 0.0, np.isfinite, "finite"),
+  "frequency": (np.float32, 0.0, np.isfinite, "finite"),
+  "min_tokens": (np.int32, 0, _is_count, "0 (off) or more, whole, below 2^31"),
 }
 
 
@@ -137,137 +120,61 @@ def per_row(
     eos: ids that `min_tokens` holds back.
 
   Raises:
-    ValueError: a value out of range, or not one a row.
+    ValueError: a value of another kind or out of range, not one a row, or
+      `min_tokens` without `eos`.
   """
+  if not isinstance(sampling, Sampling):
+    raise ValueError(f"sampling is {sampling!r:.60}: give a specjax.Sampling")
   numbers = {name: _number(sampling, name, batch) for name in _NUMBERS}
   held_back = sampling.eos
   if numbers["min_tokens"] is not None and held_back is None:
-    ids = jnp.asarray([*eos] or [NO_ID], jnp.int32)
+    if len(eos) == 0:
+      raise ValueError(
+        f"sampling.min_tokens is {sampling.min_tokens!r:.40} but there is no "
+        "EOS id to hold back: name one, or leave min_tokens out"
+      )
+    ids = jnp.asarray([*eos], jnp.int32)
     held_back = jnp.broadcast_to(ids, (batch, ids.size))
-  constraint = sampling.constraint
-  if isinstance(constraint, list | tuple) and not any(constraint):
-    constraint = None
   return Sampling(
     **numbers,
     eos=held_back,
-    bias=_bias(sampling, batch, vocab),
-    bad_words=_bad_words(sampling.bad_words, batch, vocab),
-    constraint=None
-    if constraint is None
-    else constraints.track(constraint, batch),
+    bias=token_lists.bias(sampling.bias, sampling.allowed, batch, vocab),
+    bad_words=token_lists.bad_words(sampling.bad_words, batch, vocab),
+    constraint=constraints.track(sampling.constraint, batch, vocab),
   )
 
 
 def _number(sampling, name, batch):
   """One setting [B], None when no row uses it."""
   dtype, off, allowed, words = _NUMBERS[name]
-  value = getattr(sampling, name)
-  value = np.asarray(off if value is None else value, np.float64)
-  if value.ndim > 1 or (value.ndim and value.shape[0] != batch):
+  given = _array(name, getattr(sampling, name), off)
+  if given.ndim > 1 or (given.ndim and given.shape[0] != batch):
     raise ValueError(
-      f"sampling.{name} has shape {value.shape}: give one number, or one for "
+      f"sampling.{name} has shape {given.shape}: give one number, or one for "
       f"each of {batch} rows"
     )
+  # What is checked is what the sampler will see.
+  with np.errstate(over="ignore"):
+    value = given.astype(np.float64 if dtype is np.int32 else dtype)
   right = np.isfinite(value) & allowed(value)
   if not np.all(right):
-    wrong = value.ravel()[~right.ravel()][0]
+    wrong = given.ravel()[~right.ravel()][0]
     raise ValueError(f"sampling.{name} is {wrong:g}: it must be {words}")
-  used = np.any(value != off)
-  return jnp.broadcast_to(jnp.asarray(value, dtype), (batch,)) if used else None
-
-
-def _bias(sampling, batch, vocab):
-  """Bias and allowed tokens as one TokenBias; None when no row has any."""
-  if isinstance(sampling.bias, TokenBias):
-    return sampling.bias
-  biases = sampling.bias
-  if biases is None or isinstance(biases, Mapping):
-    biases = [biases] * batch
-  allowed = _rows("allowed", sampling.allowed, 1, batch)
-  _check_rows("bias", biases, batch)
-  if not any(biases) and not any(allowed):
+  if np.all(value == off):
     return None
-  rows = [_values(*row) for row in zip(biases, allowed)]
-  for row in rows:
-    _check_ids("bias or sampling.allowed", row, vocab)
-  width = _power_of_two(max(len(row) for row in rows))
-  ids = np.full((batch, width), NO_ID, np.int32)
-  values = np.zeros((batch, width), np.float32)
-  for at, row in enumerate(rows):
-    ids[at, : len(row)] = list(row)
-    values[at, : len(row)] = list(row.values())
-  rest = [-np.inf if only else 0.0 for only in allowed]
-  return TokenBias(
-    jnp.asarray(ids), jnp.asarray(values), jnp.asarray(rest, jnp.float32)
-  )
+  return jnp.broadcast_to(jnp.asarray(value, dtype), (batch,))
 
 
-def _values(bias, only):
-  """{id: what is added} of one row."""
-  bias = {int(token): float(value) for token, value in (bias or {}).items()}
-  for token, value in bias.items():
-    if np.isnan(value) or value == np.inf:
-      raise ValueError(
-        f"sampling.bias of token {token} is {value:g}: it must be finite, or "
-        "-inf to forbid the token"
-      )
-  return {int(t): bias.get(int(t), 0.0) for t in only} if only else bias
-
-
-def _bad_words(words, batch, vocab):
-  """[B, Q, L], right-aligned; NO_ID in front, and throughout where none is."""
-  if words is None or isinstance(words, Array):
-    return words
-  rows = _rows("bad_words", words, 2, batch)
-  longest = max((len(word) for row in rows for word in row), default=0)
-  if any(len(word) == 0 for row in rows for word in row):
-    raise ValueError("sampling.bad_words has an empty one: give it a token id")
-  if not longest:
-    return None
-  most = max(len(row) for row in rows)
-  padded = np.full(
-    (batch, _power_of_two(most), _power_of_two(longest)), NO_ID, np.int32
-  )
-  for table, row in zip(padded, rows):
-    for line, word in zip(table, row):
-      _check_ids("bad_words", word, vocab)
-      line[-len(word) :] = word
-  return jnp.asarray(padded)
-
-
-def _rows(name, value, depth, batch):
-  """A nested sequence for all rows, or one a row, as one a row."""
-  value = () if value is None else value
-  if _depth(value) <= depth:
-    return [value] * batch
-  _check_rows(name, value, batch)
-  return [() if row is None else row for row in value]
-
-
-def _depth(value):
-  """How deep sequences are nested; 0 is a number."""
-  if not isinstance(value, Collection):
-    return 0
-  return 1 + max((_depth(item) for item in value), default=0)
-
-
-def _check_rows(name, value, batch):
-  if len(value) != batch:
+def _array(name, value, off):
+  """Numbers as float64; None, alone or of a row, is what switches it off."""
+  if isinstance(value, list | tuple):
+    value = [off if row is None else row for row in value]
+  try:
+    array = np.asarray(off if value is None else value)
+  except ValueError:  # lists of several lengths
+    array = np.asarray("")
+  if array.dtype.kind not in "iuf" and array.dtype != jnp.bfloat16:
     raise ValueError(
-      f"sampling.{name} has {len(value)} entries for {batch} rows: give one, "
-      "or one each"
+      f"sampling.{name} is {value!r:.60}: give a number, or one for each row"
     )
-
-
-def _check_ids(name, ids, vocab):
-  for token in ids:
-    if token < 0 or (vocab is not None and token >= vocab):
-      limit = "" if vocab is None else f" to {vocab - 1}"
-      raise ValueError(
-        f"sampling.{name} has token {token}: the model's ids are 0{limit}"
-      )
-
-
-def _power_of_two(n):
-  """At least n, so that few programs serve all lists."""
-  return 1 << max(n - 1, 0).bit_length()
+  return array.astype(np.float64)

@@ -6,10 +6,15 @@ A law maps prefixes [N, n] to log-probabilities [N, V].
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from specjax import exact
+from specjax import sampling as sampling_lib
 from specjax.laws import drafts as drafts_lib
 
 # Kinds of drafts from a law: what is drawn how, and what the rule is told.
@@ -48,13 +53,18 @@ def tree_cases(
     yield f"{kind} siblings", target, KINDS[kind](other)
   for kind in kinds:
     yield f"greedy target, {kind} siblings", best(target), KINDS[kind](other)
+  for kind in kinds:
+    greedy = KINDS[kind](best(other))
+    yield f"greedy target, greedy {kind} siblings", best(target), greedy
   low, high = only(target, even=True), only(other, even=False)
   for kind in kinds:
     yield f"no overlap, {kind} siblings", low, KINDS[kind](high)
 
 
-def constant(law: np.ndarray) -> exact.Conditional:
-  """Log-probabilities [V] that depend on nothing."""
+def constant(probabilities: npt.ArrayLike) -> exact.Conditional:
+  """One law [V], whatever came before."""
+  with np.errstate(divide="ignore"):
+    law = np.log(np.asarray(probabilities, np.float64))
   return lambda prefix: np.tile(law, (len(prefix), 1))
 
 
@@ -71,10 +81,7 @@ def random(
       prefix = prefix[:, max(prefix.shape[1] - memory, 0) :]
     rng = np.random.default_rng([seed, prefix.shape[1]])
     table = rng.normal(scale=1.2, size=(vocab ** prefix.shape[1], vocab))
-    index = np.zeros(len(prefix), int)
-    for token in prefix.T:
-      index = index * vocab + token
-    return normalised(table[index])
+    return normalised(table[_index(prefix, vocab)])
 
   return law
 
@@ -98,6 +105,46 @@ def only(law: exact.Conditional, *, even: bool) -> exact.Conditional:
     return normalised(np.where(kept, x, -np.inf))
 
   return half
+
+
+def sampled(
+  law: exact.Conditional,
+  log_probs: Callable[..., jax.Array] = sampling_lib.log_probs,
+  depth: int = 4,
+  **settings: Any,
+) -> exact.Conditional:
+  """A law through the library's sampler, with the prefix as history.
+
+  Args:
+    law: taken for logits.
+    log_probs: the sampler.
+    depth: of the longest prefix; all of them are put into one table at once.
+    **settings: of `Sampling`.
+  """
+  vocab = law(np.zeros((1, 0), int)).shape[1]
+  prefixes = [drafts_lib.sequences(vocab, n) for n in range(depth + 1)]
+  ids = np.arange(vocab)
+  counts = [(p[:, :, None] == ids).sum(axis=1) for p in prefixes]
+  history = sampling_lib.History(jnp.asarray(np.concatenate(counts), jnp.int32))
+  logits = jnp.asarray(np.concatenate([law(p) for p in prefixes]), jnp.float32)
+  rows = sampling_lib.per_row(sampling_lib.Sampling(**settings), len(logits))
+  table = jax.jit(log_probs)(logits, rows, history)
+  # float32 laws sum to 1 within 1e-7; proofs want a law.
+  table = normalised(np.asarray(table, np.float64))
+
+  def follow(prefix: np.ndarray) -> np.ndarray:
+    first = sum(vocab**n for n in range(prefix.shape[1]))
+    return table[first + _index(prefix, vocab)]
+
+  return follow
+
+
+def _index(prefix: np.ndarray, vocab: int) -> np.ndarray:
+  """[N] number of each prefix [N, n] among all of its length."""
+  index = np.zeros(len(prefix), int)
+  for token in prefix.T:
+    index = index * vocab + token
+  return index
 
 
 def normalised(x: np.ndarray) -> np.ndarray:

@@ -10,16 +10,15 @@ told something wrong, or get numbers that they should not.
 Axis letters: N rows, T nodes, V vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 import dataclasses
 import inspect
 import types as python_types
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from specjax import exact, sampling
+from specjax import exact, sampling, types
 from specjax.laws import drafts as drafts_lib
 from specjax.testing import cases, reuse
 from specjax.verifiers import block, multi_candidate, rejection
@@ -45,64 +44,50 @@ RUN = "jnp.cumprod(hits, axis=1)"
 LEAF = f"leaf = jnp.sum({RUN}, axis=1)"
 RESIDUAL = "mass = sampling.residual(p, q)"
 ACCEPT = "uniforms.accept * q_x < p_x"
-# Name, kind, module, class and replacements of rules on chains.
-TEXTS: Sequence[
-  tuple[str, str, python_types.ModuleType, str, tuple[Replacement, ...]]
-] = (
-  (
-    "accept count instead of leading run",
-    STRUCTURAL,
-    rejection,
-    "Rejection",
-    ((RUN, "hits"),),
+
+
+class Text(NamedTuple):
+  """A rule on chains, and what is replaced in its module."""
+
+  kind: str
+  module: python_types.ModuleType
+  rule: str
+  replacements: tuple[Replacement, ...]
+
+
+def _rejection(kind: str, *replacements: Replacement) -> Text:
+  return Text(kind, rejection, "Rejection", replacements)
+
+
+def _block(*replacements: Replacement) -> Text:
+  return Text(STRUCTURAL, block, "Block", replacements)
+
+
+TEXTS: Mapping[str, Text] = {
+  "accept count instead of leading run": _rejection(STRUCTURAL, (RUN, "hits")),
+  "residual without the draft's law": _rejection(
+    STRUCTURAL, (RESIDUAL, "mass = p")
   ),
-  (
-    "residual without the draft's law",
-    STRUCTURAL,
-    rejection,
-    "Rejection",
-    ((RESIDUAL, "mass = p"),),
-  ),
-  (
-    "unweighted residual under block verification",
-    STRUCTURAL,
-    block,
-    "Block",
+  "unweighted residual under block verification": _block(
     (
-      (
-        "  passes, laws = ratio.refuse(weights, p, q)\n",
-        "  passes, _ = ratio.refuse(weights, p, q)\n"
-        "  laws = sampling.residual(p, q)\n",
-      ),
-    ),
+      "  passes, laws = ratio.refuse(weights, p, q)\n",
+      "  passes, _ = ratio.refuse(weights, p, q)\n"
+      "  laws = sampling.residual(p, q)\n",
+    )
   ),
-  (
-    "first failure ends the block",
-    STRUCTURAL,
-    block,
-    "Block",
+  "first failure ends the block": _block(
     (
-      (
-        "jnp.where(hits & (slots <= count[:, None]), slots, 0)",
-        "jnp.cumsum(jnp.cumprod(hits & (slots <= count[:, None]), 1), 1) - 1",
-      ),
-    ),
+      "jnp.where(hits & (slots <= count[:, None]), slots, 0)",
+      "jnp.cumsum(jnp.cumprod(hits & (slots <= count[:, None]), 1), 1) - 1",
+    )
   ),
-  (
-    "epsilon 1e-7 in the ratio",
-    NUMERICAL,
-    rejection,
-    "Rejection",
-    ((ACCEPT, "uniforms.accept * (q_x + 1e-7) < p_x"),),
+  "epsilon 1e-7 in the ratio": _rejection(
+    NUMERICAL, (ACCEPT, "uniforms.accept * (q_x + 1e-7) < p_x")
   ),
-  (
-    "epsilon 1e-7 in the residual",
-    NUMERICAL,
-    rejection,
-    "Rejection",
-    ((RESIDUAL, "mass = jnp.maximum(p - q, 1e-7)"),),
+  "epsilon 1e-7 in the residual": _rejection(
+    NUMERICAL, (RESIDUAL, "mass = jnp.maximum(p - q, 1e-7)")
   ),
-)
+}
 # Filters see logits that the temperature has not touched.
 FILTERS_FIRST = (
   (
@@ -129,11 +114,15 @@ def mutate(
     if source.count(old) != 1:
       raise ValueError(f"{old!r} must occur once in {module.__name__}")
     source = source.replace(old, new)
-  # A compiled program of the right rule must not be used again.
-  jax.clear_caches()
   mutant = python_types.ModuleType(f"mutant_{module.__name__}")
   exec(compile(source, mutant.__name__, "exec"), mutant.__dict__)
   return mutant
+
+
+def broken(name: str) -> types.Verifier:
+  """A rule of `TEXTS`."""
+  text = TEXTS[name]
+  return getattr(mutate(text.module, *text.replacements), text.rule)()
 
 
 def measure() -> Iterator[Mutant]:
@@ -141,11 +130,10 @@ def measure() -> Iterator[Mutant]:
   drafts = exact.honest(cases.random(2, VOCAB))
   rules = rejection.Rejection(), block.Block()
   right = max(distance(rule, drafts) for rule in rules)
-  for name, kind, module, rule, replacements in TEXTS:
-    mutant = getattr(mutate(module, *replacements), rule)()
-    least = TIMES * right if kind == NUMERICAL else LEAST
-    off = distance(mutant, drafts)
-    yield Mutant(name, kind, off, off > least)
+  for name, text in TEXTS.items():
+    least = TIMES * right if text.kind == NUMERICAL else LEAST
+    off = distance(broken(name), drafts)
+    yield Mutant(name, text.kind, off, off > least)
   for name, off in _told_wrong():
     yield Mutant(name, STRUCTURAL, off, off > LEAST)
 
@@ -206,17 +194,12 @@ def anticipating(q: exact.Conditional, *, seen: bool = True) -> exact.Drafts:
 def filters_first() -> float:
   """A nucleus of untempered logits, where one of tempered ones is meant."""
   mutant = mutate(sampling, *FILTERS_FIRST)
-  settings = sampling.Sampling(temperature=0.6, top_p=0.8)
   # Tempered, two tokens hold 0.8 of the mass; untempered it takes three.
-  logits = np.log([[0.48, 0.3, 0.16, 0.06]])
-
-  def law(log_probs):
-    rows = sampling.per_row(settings, 1)
-    x = np.asarray(log_probs(logits.astype(np.float32), rows), np.float64)
-    return cases.constant(cases.normalised(x)[0])
-
-  right, wrong = law(sampling.log_probs), law(mutant.log_probs)
-  found = exact.law(
-    rejection.Rejection(), wrong, exact.honest(right), LENGTHS, TOKENS
+  law = cases.constant([0.48, 0.3, 0.16, 0.06])
+  temper = lambda log_probs: cases.sampled(
+    law, log_probs, temperature=0.6, top_p=0.8
   )
+  right, wrong = temper(sampling.log_probs), temper(mutant.log_probs)
+  drafts = exact.honest(right)
+  found = exact.law(rejection.Rejection(), wrong, drafts, LENGTHS, TOKENS)
   return exact.total_variation(found, exact.joint(right, TOKENS))

@@ -10,13 +10,12 @@ import copy
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from specjax import streams as streams_lib
 from specjax import types
 from specjax.drafters import empty
-from specjax.testing import scripted, table, trials
+from specjax.testing import scripted, shapes, table, trials
 from specjax.testing.trials import require
 from specjax.verifiers import coupled
 
@@ -43,9 +42,12 @@ def check_drafter(
   streams    noise comes from the context's own stream, no number twice
   plain      under the coupled rule the text is that of plain decoding, and
              rows of other lengths do not disturb it
-  rows       a row alone, its prompt read in other chunks, drafts the same
+  rows       a row among copies of itself, its prompt read in other chunks,
+             drafts the same
   rounds     after rounds that kept none, one and all of its nodes, it drafts
              what it would on reading that text as a prompt
+  idle       a row that is done keeps its state: woken up later, it drafts what
+             it would have at once
   eager      the same drafts without jit
   traces     an equal drafter runs the same compiled program on other prompts
   honesty    log_q is the law that the tokens were drawn from
@@ -69,12 +71,13 @@ def check_drafter(
   model = table.random() if model is None else model
   trial = trials.Trial(model, drafter, prompts, new_tokens)
   checks: dict[str, Callable[[trials.Trial], Any]] = {
-    "shapes": _shapes,
+    "shapes": shapes.check,
     "cache": _cache,
     "streams": _streams,
     "plain": _plain,
     "rows": _rows,
     "rounds": _rounds,
+    "idle": _idle,
     "eager": _eager,
     "traces": _traces,
     "honesty": lambda trial: _honesty(trial, samples),
@@ -89,73 +92,6 @@ def check_drafter(
       kind = type(drafter).__name__
       raise AssertionError(f"{kind}: {name}: {error}") from error
   return found
-
-
-def _shapes(trial):
-  """Nodes looked at."""
-  nodes, depth = trial.drafter.num_nodes, trial.drafter.max_depth
-  require(0 <= depth <= nodes, f"max_depth is {depth}, num_nodes {nodes}")
-  _check_types(trial)
-  looked_at = 0
-  for round_ in trial.walk():
-    _check_draft(trial, jax.device_get(round_.draft))
-    looked_at += int(np.sum(round_.draft.count))
-  return looked_at
-
-
-def _check_types(trial):
-  """What a compiled loop cannot do without, found without running anything."""
-  state, settings = trial.start(_SCRIPTED)
-  draft, after = jax.eval_shape(
-    trials.propose, trial.target, trial.drafter, _SCRIPTED, state, settings
-  )
-  shape = len(trial.prompts), trial.drafter.num_nodes
-  for name in ("tokens", "parents", "count"):
-    leaf = getattr(draft, name)
-    wanted = shape[:1] if name == "count" else shape
-    require(
-      leaf.shape == wanted and jnp.issubdtype(leaf.dtype, jnp.integer),
-      f"Draft.{name} is {leaf.dtype} {leaf.shape}, not integers {wanted}",
-    )
-  wanted = (*shape, trial.target.vocab_size)
-  require(
-    draft.log_q is None or draft.log_q.shape == wanted,
-    f"Draft.log_q has another shape than {wanted}",
-  )
-  require(
-    draft.max_depth == trial.drafter.max_depth,
-    f"Draft.max_depth is {draft.max_depth}, the drafter's "
-    f"{trial.drafter.max_depth}",
-  )
-  kind = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)
-  same = kind((state.drafter, state.cache))
-  back = kind((after.drafter, after.cache))
-  require(same == back, "propose returns a state of other shapes or types")
-
-
-def _check_draft(trial, draft):
-  nodes, known = trial.drafter.num_nodes, trial.target.num_tokens
-  valid, slots = trials.valid(draft), np.arange(nodes)[None]
-  require(
-    np.all((draft.count >= 0) & (draft.count <= nodes)),
-    f"Draft.count is {draft.count.tolist()}, not within 0 to {nodes}",
-  )
-  in_range = (draft.tokens >= 0) & (draft.tokens < known)
-  require(np.all(in_range | ~valid), f"a token is none of the {known} known")
-  if draft.is_chain:
-    ordered = draft.parents == slots
-  else:
-    ordered = (draft.parents >= 0) & (draft.parents <= slots)
-    ordered[:, 1:] &= draft.parents[:, 1:] >= draft.parents[:, :-1]
-  require(
-    np.all(ordered | ~valid),
-    "Draft.parents are no slots in breadth-first order",
-  )
-  if draft.log_q is not None:
-    mass = np.exp(draft.log_q, dtype=np.float64).sum(axis=-1)
-    # A softmax in float32 over a large vocabulary is as far from 1 as that.
-    is_law = np.abs(mass - 1) < 1e-3
-    require(np.all(is_law | ~valid), "Draft.log_q is no law: its sum is not 1")
 
 
 def _cache(trial):
@@ -208,15 +144,17 @@ def _plain(trial):
 
 def _rows(trial):
   """Rows compared."""
-  together = list(trial.walk())
-  for row in range(0, len(trial.prompts), 2):
-    alone = trial.walk(prompts=[trial.prompts[row]], indices=[row], chunk=4)
+  together, rows = list(trial.walk()), len(trial.prompts)
+  for row in range(0, rows, 2):
+    # As many rows as before run the programs that there are.
+    prompts, indices = [trial.prompts[row]] * rows, [row] * rows
+    alone = trial.walk(prompts=prompts, indices=indices, chunk=4)
     for number, (one, all_) in enumerate(zip(alone, together)):
       got, wanted = trials.drafts(one.draft)[0], trials.drafts(all_.draft)[row]
       require(
         got == wanted,
-        f"in round {number} row {row} drafts (token, parent) {wanted}, "
-        f"but alone, its prompt read in chunks of 4, {got}",
+        f"in round {number} row {row} drafts (token, parent) {wanted}, but "
+        f"among copies of itself, its prompt read in chunks of 4, {got}",
       )
   return len(trial.prompts[::2])
 
@@ -237,12 +175,28 @@ def _rounds(trial):
   return sum(map(len, texts))
 
 
+def _idle(trial):
+  """Rounds that rows slept."""
+  rows = len(trial.prompts)
+  # Every second row ends in the first round, and sleeps in those that follow.
+  limits = [1 if row % 2 == 0 else trial.limit for row in range(rows)]
+  walk = [*trial.walk(limits=limits)]
+  soon, late = trial.woken(walk[1]), trial.woken(walk[-1])
+  for row in range(0, rows, 2):
+    got, wanted = trials.drafts(late)[row], trials.drafts(soon)[row]
+    require(
+      got == wanted,
+      f"row {row}, which is done, drafts (token, parent) {got} when it is "
+      f"woken up after {len(walk) - 1} rounds, but {wanted} after one",
+    )
+  return len(walk) - 2
+
+
 def _eager(trial):
   """Nodes compared."""
   *_, last = trial.walk(3)
   parts = trial.target, trial.drafter, _SCRIPTED
-  with jax.disable_jit():
-    draft, _ = trials.propose(*parts, last.before, last.settings)
+  draft, _ = trials.propose(*parts, last.before, last.settings)
   got, wanted = trials.drafts(draft), trials.drafts(last.draft)
   require(got == wanted, f"it drafts {got} without jit, {wanted} with it")
   return sum(map(len, got))
@@ -269,12 +223,12 @@ def _honesty(trial, samples):
   Given the laws that were reported, the count of a token at a node over many
   rows has the sum of its probabilities as mean.
   """
+  if next(trial.walk(1)).draft.log_q is None:
+    return None
   prompts = [trial.prompts[row % len(trial.prompts)] for row in range(samples)]
   largest = 0.0
   for round_ in trial.walk(2, watch=False, prompts=prompts):
     draft = jax.device_get(round_.draft)
-    if draft.log_q is None:
-      return None
     valid = trials.valid(draft)[..., None]
     law = np.exp(draft.log_q, dtype=np.float64) * valid
     ids = np.arange(law.shape[-1])

@@ -49,7 +49,7 @@ class FromOneNumber:
 
 def shared_noise(rule: types.Verifier) -> float:
   """Total variation where one number draws a token and tests it."""
-  target, draft = cases.constant(np.log(TARGET)), cases.constant(np.log(DRAFT))
+  target, draft = cases.constant(TARGET), cases.constant(DRAFT)
   law = exact.law(FromOneNumber(rule), target, exact.honest(draft), (1,), 2)
   return exact.total_variation(law, exact.joint(target, 2))
 

@@ -7,6 +7,7 @@ Axis letters: B batch, T nodes.
 
 from collections.abc import Iterator, Sequence
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -92,6 +93,7 @@ class Trial:
     temperature: float = 0.9,
     limits: Sequence[int] | None = None,
     chunk: int = CHUNK,
+    run: bool = True,
   ) -> tuple[types.DecodeState, tuple]:
     """A state that has read prompts; sampling, policy and stop.
 
@@ -103,6 +105,7 @@ class Trial:
       temperature: of all rows but each second one, which is greedy.
       limits: new tokens of each row; as many as there is room for if left out.
       chunk: prompt tokens read at a time.
+      run: else nothing is, and the state has shapes in place of arrays.
     """
     drafter = drafter or self.drafter
     prompts = self.prompts if prompts is None else prompts
@@ -116,9 +119,11 @@ class Trial:
     # Numbers for all rows, 0 too: every walk then runs one program.
     mixed = [temperature * (row % 2 == 0) for row in range(rows)]
     sampling = sampling_lib.Sampling(jnp.asarray(mixed, jnp.float32))
-    wanted = policy.Fixed(drafter.max_depth)
+    wanted = policy.Fixed(drafter.max_depth, widths=())
     index = jnp.asarray(range(rows) if indices is None else indices)
-    state = decode.start(
+    read = functools.partial(decode.start, capacity=self.capacity, chunk=chunk)
+    read = read if run else functools.partial(jax.eval_shape, read)
+    state = read(
       self.target,
       drafter,
       jnp.asarray(tokens),
@@ -127,8 +132,6 @@ class Trial:
       sampling,
       wanted,
       stop,
-      capacity=self.capacity,
-      chunk=chunk,
     )
     return state, (sampling, wanted, stop)
 
@@ -157,6 +160,16 @@ class Trial:
       state = _verify(
         self.target, drafter, scripted.Scripted(), after, settings, draft
       )
+
+  def woken(self, round_: Round) -> types.Draft:
+    """What would be proposed before the round if no row were done."""
+    state = round_.before
+    sampling, wanted, stop = round_.settings
+    room = self.capacity - self.drafter.num_nodes - 1 - state.prompt_lengths
+    settings = sampling, wanted, stop.replace(limit=room)
+    rule = scripted.Scripted(self.read.append)
+    awake = state.replace(done=jnp.zeros_like(state.done))
+    return self._propose(self.target, self.drafter, rule, awake, settings)[0]
 
   def _traced(self, *arguments):
     self.traced.append(len(self.traced))

@@ -67,6 +67,26 @@ def check_unicode(value: Any, where: str) -> None:
       raise ValueError(f"{where}: not valid Unicode: {part!r:.60}")
 
 
+def messages(
+  record: Mapping[str, Any], where: str
+) -> list[dict[str, Any]] | None:
+  """A conversation with its answers; None where the object has none.
+
+  Raises:
+    ValueError: what it has is no list of messages.
+  """
+  found = record.get("messages")
+  if found is None and record.get("conversations") is not None:
+    found = _sharegpt(record["conversations"], where)
+  if found is None:
+    return None
+  try:
+    chat.check_messages(found)
+  except ValueError as error:
+    raise ValueError(f"{where}: {error}") from None
+  return list(found)
+
+
 def _content(record: Mapping[str, Any], where: str) -> dict[str, Any]:
   if record.get("messages") is not None:
     return _conversation(record["messages"], where)

@@ -130,10 +130,10 @@ def _utf8(text: str) -> bytes:
 
 
 def _byte_level(text: str) -> bytes:
-  alphabet = byte_alphabet()
-  if all(character in alphabet for character in text):
-    return bytes(alphabet[character] for character in text)
-  return _utf8(text)
+  try:
+    return bytes(map(byte_alphabet().__getitem__, text))
+  except KeyError:  # not of the alphabet: the text itself
+    return _utf8(text)
 
 
 def _sentencepiece(text: str) -> bytes:

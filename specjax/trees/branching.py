@@ -25,6 +25,7 @@ def plan(
   branch: int,
   beta: float,
   ranks: int,
+  siblings: str = plans.DISTINCT,
 ) -> plans.Plan:
   """What the settings of a config ask for.
 
@@ -36,9 +37,10 @@ def plan(
     branch: children of each.
     beta: see `plans.Static`.
     ranks: tokens that the drafter can tell apart.
+    siblings: see `plans.Static`; a tree that grows takes the best.
 
   Raises:
-    ValueError: no such draft, or both kinds of tree.
+    ValueError: no such draft, both kinds of tree, or more children than ranks.
   """
   if paths and nodes:
     raise ValueError(
@@ -48,9 +50,18 @@ def plan(
   if paths:
     shape = tree.from_config(paths)
     shape.check(length, ranks)
-    return plans.Static(shape, float(beta))
+    return plans.Static(shape, float(beta), siblings)
   if nodes:
-    branch = min(branch, ranks)
+    if siblings != plans.DISTINCT:
+      raise ValueError(
+        f"siblings is {siblings!r} but a tree that grows takes the best: give "
+        f"a fixed one, as in tree = (3, 1), in place of nodes = {nodes}"
+      )
+    if branch > ranks:
+      raise ValueError(
+        f"tree branch {branch} is more than the {ranks} tokens that the "
+        "drafter ranks: use less"
+      )
     return plans.Dynamic(length, width, branch, nodes, float(beta))
   return chain(length)
 

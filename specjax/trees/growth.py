@@ -37,9 +37,9 @@ def grow(
   """Grows a tree below the newest token; stops when no row wants more.
 
   The law q comes from the one sampler with the target's settings and history.
-  Under ratio rules the children of a plan that draws are drawn from it without
-  replacement. Under the coupled rule they are the best of beta * log q and the
-  position's own noise. Tokens that the law excludes come last, in the order of
+  Under ratio rules children are drawn from it as the plan says. Under the
+  coupled rule they are the best of beta * log q and the position's own noise.
+  Of distinct children, tokens that the law excludes come last, in the order of
   their scores before temperature and filters: at temperature 0 all but one.
 
   Args:
@@ -115,13 +115,8 @@ class _Growth:
     sampling = self.context.sampling
     law = sampling_lib.log_probs(logits, sampling, history)
     unfiltered = sampling_lib.scores(logits, sampling, history)
-    noise = self._noise(level, depth)
-    # Honest draws are of the law itself.
-    beta = self.plan.beta if self.context.noise.shared else 1
-    ranking = _ranking(beta * law, noise, unfiltered)
-    top, tokens = sharding.largest(ranking, self.plan.branch, self.rules)
-    total = jax.nn.logsumexp(ranking, axis=-1, keepdims=True)
-    below = scores[..., None] + jnp.minimum(top - total, 0)
+    tokens, gains = self._children(level, depth, law, unfiltered)
+    below = scores[..., None] + jnp.minimum(gains, 0)
     below = jnp.where(jnp.isnan(below), -jnp.inf, below)
     wants = pool.wants & self._keep(logits, scores) & (depth < self.limit)
     flat = lambda x: x.reshape(x.shape[0], -1)
@@ -134,22 +129,40 @@ class _Growth:
       wants=wants,
     )
 
+  def _children(self, level, depth, law, unfiltered):
+    """Tokens [B, F, K] and what each adds to the score of its parent."""
+    shared, branch = self.context.noise.shared, self.plan.branch
+    if not shared and self.plan.siblings == plans.INDEPENDENT:
+      noise = self._own_noise(level, depth, branch)
+      tokens = sampling_lib.argmax(law[:, :, None] + noise)
+      return tokens, jnp.take_along_axis(law, tokens, axis=-1)
+    if shared:
+      # One vector for all nodes of a depth.
+      position = (self.context.lengths + depth)[:, None]
+      noise = self.context.noise(position, jnp.zeros_like(position))
+    elif self.plan.siblings == plans.DISTINCT:
+      noise = self._own_noise(level, depth, 1)[:, :, 0]
+    else:
+      noise = jnp.float32(0)
+    # Honest draws are of the law itself.
+    beta = self.plan.beta if shared else 1
+    ranking = _ranking(beta * law, noise, unfiltered)
+    top, tokens = sharding.largest(ranking, branch, self.rules)
+    return tokens, top - jax.nn.logsumexp(ranking, axis=-1, keepdims=True)
+
+  def _own_noise(self, level, depth, count):
+    """[B, F, count, V]: each node's own, for `count` draws from its law."""
+    slots = level.places[:, None] * count + jnp.arange(count)[None]
+    slots = jnp.broadcast_to(slots, (len(level.tokens), *slots.shape))
+    positions = (self.context.lengths + depth)[:, None, None]
+    return self.context.noise(jnp.broadcast_to(positions, slots.shape), slots)
+
   def _keep(self, logits, scores):
     """[B] asked before any child exists, about the level's best node."""
     best = jnp.argmax(scores, axis=1)[:, None, None]
     best = jnp.take_along_axis(logits, best, axis=1)[:, 0]
     law = jax.nn.log_softmax(best.astype(jnp.float32))
     return self.context.policy.keep_drafting(self.context.policy_state, law)
-
-  def _noise(self, level, depth):
-    """[B, F, V]; under the coupled rule one vector for all nodes of a depth."""
-    positions = (self.context.lengths + depth)[:, None]
-    if self.context.noise.shared:
-      return self.context.noise(positions, jnp.zeros_like(positions))
-    if not self.plan.draws:
-      return jnp.float32(0)
-    slots = jnp.broadcast_to(level.places, level.tokens.shape)
-    return self.context.noise(jnp.broadcast_to(positions, slots.shape), slots)
 
 
 def _ranking(law, noise, unfiltered):

@@ -27,13 +27,18 @@ import numpy as np
 
 from specjax.trees import tree
 
+# How the children of a node come about under rules that test ratios of laws:
+# drawn without replacement, drawn independently, or the best of the law. Under
+# the coupled rule they always are the best of beta * log q + noise.
+DISTINCT, INDEPENDENT, BEST = "distinct", "independent", "best"
+
 
 class Plan(Protocol):
   """Chooses by scores [B, N], cumulative and -inf where there is no node.
 
-  `draws`: children are drawn at random and their laws can be told. A plan that
-  drops nodes by what was drawn makes them no draws any more: they are taken as
-  given, which is exact too.
+  `siblings` is one of the three above. The laws of those that are drawn can be
+  told. A plan that drops nodes by what was drawn makes them no draws any more:
+  the best ones are taken as given, which is exact too.
   """
 
   @property
@@ -45,7 +50,7 @@ class Plan(Protocol):
   @property
   def branch(self) -> int: ...  # K
   @property
-  def draws(self) -> bool: ...
+  def siblings(self) -> str: ...
   @property
   def beta(self) -> float: ...
 
@@ -73,21 +78,27 @@ def depths(plan: Plan) -> np.ndarray:
 class Static:
   """The same tree in every round; its choices are constants.
 
-  Siblings are drawn without replacement: the best K of log q + noise, each of
-  which has an honest law given the earlier ones.
+  Distinct siblings are the best K of log q + noise, each of which has an honest
+  law given the earlier ones. Independent ones have noise of their own each and
+  the law q itself; they may be equal, and at temperature 0 they all are.
 
   Attributes:
     shape: of the tree.
     beta: under the coupled rule children are the best of beta * log q + noise;
       more than 1 helps a drafter that is less sure than it could be.
+    siblings: "distinct" or "independent".
   """
 
   shape: tree.Shape
   beta: float = 1.0
-  draws = True
+  siblings: str = DISTINCT
 
   def __post_init__(self):
     _check_beta(self.beta)
+    if self.siblings not in (DISTINCT, INDEPENDENT):
+      raise ValueError(
+        f"siblings is {self.siblings!r}: use {DISTINCT!r} or {INDEPENDENT!r}"
+      )
 
   @property
   def num_nodes(self) -> int:
@@ -163,7 +174,7 @@ class Dynamic:
   branch: int
   nodes: int
   beta: float = 1.0
-  draws = False
+  siblings = BEST
 
   def __post_init__(self):
     _check_beta(self.beta)

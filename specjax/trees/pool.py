@@ -110,7 +110,7 @@ def expand(
 def draft(plan: plans.Plan, pool: Pool) -> tuple[types.Draft, jax.Array]:
   """The drafted nodes, and the fed slot [B, T] of each; U of those never fed.
 
-  Laws are told if the plan draws.
+  Laws are told of nodes that were drawn.
   """
   nodes, count = plan.drafted(pool.scores, pool.depth)
   places = plans.places(plan)
@@ -124,7 +124,7 @@ def draft(plan: plans.Plan, pool: Pool) -> tuple[types.Draft, jax.Array]:
   made = types.Draft(
     tokens=tokens,
     parents=jnp.where(below, slot, 0),
-    log_q=_laws(plan, pool, nodes, tokens) if plan.draws else None,
+    log_q=_laws(plan, pool, nodes, tokens),
     count=count,
     max_depth=plan.max_depth,
   )
@@ -135,9 +135,16 @@ def draft(plan: plans.Plan, pool: Pool) -> tuple[types.Draft, jax.Array]:
 
 
 def _laws(plan, pool, nodes, tokens):
-  """[B, T, V]: each node's law, given its parent and its earlier siblings."""
+  """[B, T, V]: each node's law, given its parent and its earlier siblings.
+
+  None where the best were taken, which are no draws.
+  """
+  if plan.siblings == plans.BEST:
+    return None
   above, rank = nodes // plan.branch, nodes % plan.branch
   law = jnp.take_along_axis(pool.laws, above[..., None], axis=1)
+  if plan.siblings == plans.INDEPENDENT:
+    return law
   order = jnp.arange(plan.branch)[None, None]
   siblings = above[..., None] * plan.branch + order
   earlier = take(pool.tokens, siblings.reshape(len(nodes), -1), 0)

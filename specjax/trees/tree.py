@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from specjax import types
 
@@ -81,9 +82,14 @@ def from_ranks(paths: Iterable[Sequence[int]]) -> Shape:
   """A shape from paths in any order.
 
   Raises:
-    ValueError: there is none, one comes twice, or one lacks its parent or its
-      earlier sibling.
+    ValueError: there is none, one is no path, comes twice, or lacks its parent
+      or its earlier sibling.
   """
+  for path in (paths := list(paths)):
+    if not isinstance(path, Sequence) or not all(map(_is_count, path)):
+      raise ValueError(
+        f"tree path {path!r:.40} is no list of ranks: write one as (0, 1)"
+      )
   ordered = sorted(map(tuple, paths), key=lambda path: (len(path), path))
   if not ordered:
     raise ValueError("the tree has no node: give it one path of ranks or more")
@@ -104,9 +110,9 @@ def from_ranks(paths: Iterable[Sequence[int]]) -> Shape:
 
 def from_widths(widths: Sequence[int]) -> Shape:
   """Every node at depth d has widths[d] children: (1, 1, 1) is a chain."""
-  if not widths or min(widths) < 1:
+  if not widths or not all(_is_count(width) and width for width in widths):
     raise ValueError(
-      f"tree widths {tuple(widths)} draft nothing: use numbers from 1"
+      f"tree widths {tuple(widths)} draft nothing: use whole numbers from 1"
     )
   levels = [range(width) for width in widths]
   depths = range(1, len(levels) + 1)
@@ -125,7 +131,11 @@ def from_acceptance(table: Sequence[Sequence[float]], nodes: int) -> Shape:
     table: table[depth][rank], how often a child of this rank is the target's
       token, given that its parent is.
     nodes: fewer if the table has no more paths.
+
+  Raises:
+    ValueError: there is no row, an empty one, or one of other things.
   """
+  _check_acceptance(table)
   taken: list[tuple[int, ...]] = []
   # The smallest comes out first: minus its value, a path, its parent's value.
   queue: list[tuple[float, tuple[int, ...], float]] = [(-table[0][0], (0,), 1)]
@@ -144,9 +154,27 @@ def from_acceptance(table: Sequence[Sequence[float]], nodes: int) -> Shape:
 
 def from_config(tree: Sequence[Any]) -> Shape:
   """Numbers are the widths of levels, sequences are paths of ranks."""
-  if all(isinstance(item, int) for item in tree):
-    return from_widths(tree)
-  return from_ranks(tree)
+  if isinstance(tree, str) or not isinstance(tree, Sequence):
+    raise ValueError(
+      f"tree is {tree!r:.40}: give widths, as (3, 1), or paths, as ((0,), (1,))"
+    )
+  if any(isinstance(item, Sequence) for item in tree):
+    return from_ranks(tree)
+  return from_widths(tree)
+
+
+def _is_count(value):
+  whole = isinstance(value, int | np.integer) and type(value) is not bool
+  return whole and value >= 0
+
+
+def _check_acceptance(table):
+  for row in map(np.asarray, table if len(table) else [()]):
+    listed = row.ndim == 1 and row.size and row.dtype.kind in "iuf"
+    if not listed or not np.all((row >= 0) & (row <= 1)):
+      raise ValueError(
+        f"acceptance has {row.tolist()!r:.40}: give shares from 0 to 1 by rank"
+      )
 
 
 def chain(

@@ -115,6 +115,24 @@ def recursive(
   return tree.accept(draft, leaf, sampling.inverse_cdf(law, uniforms.residual))
 
 
+def drawn_law(
+  rule: RatioRule, log_p: jax.Array, draft: types.Draft
+) -> jax.Array:
+  """log q [B, T, V] for a rule of siblings that were drawn independently.
+
+  A chain has no siblings, and may be taken as given like everywhere.
+
+  Raises:
+    ValueError: a tree that does not report the laws of its tokens.
+  """
+  if draft.log_q is None and not draft.is_chain:
+    raise ValueError(
+      f"{type(rule).__name__} needs the law that siblings were drawn from, and "
+      "this tree reports none: use multi_candidate or traversal"
+    )
+  return tree.draft_law(draft, log_p.shape[-1], log_p.dtype)
+
+
 def row(x: jax.Array, slot: jax.Array) -> jax.Array:
   """[B, W, V] at slot [B]."""
   return jnp.take_along_axis(x, slot[:, None, None], axis=1)[:, 0]

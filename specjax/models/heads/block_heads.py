@@ -13,8 +13,8 @@ drafted tokens will be.
   block                 x3  m   m     positions 3, 4, 5
   draws                     x4  x5
 
-Axis letters: B batch, T block width, D width of the head, F features width,
-V vocabulary.
+Axis letters: B batch, R blocks of a row, T block width, U visible recent slots,
+D width of the head, F features width, V vocabulary.
 """
 
 import dataclasses
@@ -62,11 +62,19 @@ class BlockHead(heads_lib.Head):
     return _init_cache(self.config, batch, capacity, self.dtype)
 
   def read(
-    self, block: types.Block, cache: cache_lib.KVCache
+    self,
+    block: types.Block,
+    cache: cache_lib.KVCache,
+    positions: jax.Array | None = None,
   ) -> cache_lib.KVCache:
-    """Appends the features of a block to every layer, not committed."""
+    """Appends the features of a block to every layer, not committed.
+
+    `positions` [B, T] count on from the cache's lengths where they are None.
+    """
     x = heads_lib.features_of(block, self.config.feature_layers)
-    return self.apply("read", x.astype(self.dtype), cache)
+    if positions is None:
+      positions = _following(cache, x.shape[1])
+    return self.apply("read", x.astype(self.dtype), cache, positions)
 
   def __call__(
     self,
@@ -79,9 +87,42 @@ class BlockHead(heads_lib.Head):
 
     The block is written past the cache's lengths, which stay.
     """
-    embedded = target.embed(root[:, None]).astype(self.dtype)
-    x, cache = self.apply("__call__", embedded, length, cache)
-    return self.on_target(x, target), cache
+    size = length + 1
+    everything = jnp.ones((len(root), size, size), bool)
+    positions = _following(cache, size)
+    x, cache = self.blocks(
+      root[:, None], length, cache, target, positions, everything
+    )
+    return self.logits(x[:, 0], target), cache
+
+  def blocks(
+    self,
+    roots: jax.Array,
+    length: int,
+    cache: cache_lib.KVCache,
+    target: types.Model,
+    positions: jax.Array,
+    mask: jax.Array,
+  ) -> tuple[jax.Array, cache_lib.KVCache]:
+    """Runs several blocks of a row at once, one behind the other.
+
+    Args:
+      roots: [B, R], each the first of a block of T = length + 1 slots.
+      length: tokens that a block drafts.
+      cache: features of the text.
+      target: embeds the roots.
+      positions: [B, U] of the last U slots, which end with the blocks.
+      mask: [B, R * T, U] which of them a slot sees; all before are visible.
+
+    Returns:
+      What `logits` takes, [B, R, length, D], and the cache.
+    """
+    embedded = target.embed(roots).astype(self.dtype)
+    return self.apply("__call__", embedded, length, cache, positions, mask)
+
+  def logits(self, x: jax.Array, target: types.Model) -> jax.Array:
+    """[..., V] of what `blocks` gave [..., D]."""
+    return self.on_target(self.apply("output", x), target)
 
 
 class _BlockParallel(nn.Module):
@@ -93,30 +134,37 @@ class _BlockParallel(nn.Module):
     self.fuse = layers.Linear(width)
     self.feature_norm = transformer.make_norm(c.layers)
     self.masks = self.param("masks", nn.initializers.normal(0.02), (1, width))
-    self.blocks = [
+    self.layers = [
       _Layer(c.layers, i, name=f"layer_{i}") for i in range(c.layers.num_layers)
     ]
     self.final_norm = transformer.make_norm(c.layers)
     self.final = heads_lib.output(c.draft_vocab)
 
-  def read(self, features, cache):
+  def read(self, features, cache, positions):
     x = self.feature_norm(self.fuse(features))
-    for block in self.blocks:
-      cache = block.read(x, cache)
+    for layer in self.layers:
+      cache = layer.read(x, cache, positions)
     return cache
 
-  def __call__(self, root, length, cache):
-    masks = jnp.broadcast_to(self.masks, (len(root), length, root.shape[-1]))
-    x = jnp.concatenate([root, masks.astype(root.dtype)], axis=1)
-    for block in self.blocks:
-      x, cache = block(x, cache)
-    return self.final(self.final_norm(x[:, 1:])), cache
+  def __call__(self, roots, length, cache, positions, mask):
+    B, R, D = roots.shape
+    masks = jnp.broadcast_to(self.masks, (B, R, length, D))
+    x = jnp.concatenate([roots[:, :, None], masks.astype(roots.dtype)], axis=2)
+    x = x.reshape(B, R * (length + 1), D)
+    for layer in self.layers:
+      x, cache = layer(x, cache, positions, mask)
+    return x.reshape(B, R, length + 1, D)[:, :, 1:], cache
+
+  def output(self, x):
+    return self.final(self.final_norm(x))
 
   def init_parameters(self):
     c = self.config
     cache = _init_cache(c, 1, 2, jnp.float32)
-    cache = self.read(jnp.zeros((1, 1, c.feature_dim)), cache)
-    self(jnp.zeros((1, 1, c.layers.embed_dim)), 1, cache)
+    positions = jnp.zeros((1, 1), jnp.int32)
+    cache = self.read(jnp.zeros((1, 1, c.feature_dim)), cache, positions)
+    root = jnp.zeros((1, 1, c.layers.embed_dim))
+    self.output(self(root, 1, cache, jnp.zeros((1, 2), jnp.int32), None)[0])
 
 
 class _Layer(nn.Module):
@@ -131,23 +179,26 @@ class _Layer(nn.Module):
     self.attention = transformer.Attention(self.config, None, self.layer)
     self.mlp = transformer.MLP(self.config, None)
 
-  def read(self, features, cache):
+  def read(self, features, cache, positions):
     # Only its keys and values are used; the compiler drops the rest.
-    return self._attend(features, cache, None)[1]
+    return self._attend(features, cache, positions, None)[1]
 
-  def __call__(self, x, cache):
-    everything = jnp.ones((*x.shape[:2], x.shape[1]), bool)
-    y, cache = self._attend(self.attention_norm(x), cache, everything)
+  def __call__(self, x, cache, positions, mask):
+    y, cache = self._attend(self.attention_norm(x), cache, positions, mask)
     x = x + y
     return x + self.mlp(self.mlp_norm(x)), cache
 
-  def _attend(self, x, cache, mask):
+  def _attend(self, x, cache, positions, mask):
     c = self.config
-    positions = cache.lengths[:, None] + jnp.arange(x.shape[1])[None]
     angles = layers.rope_angles(
-      positions, c.num_rotated, c.rope_theta, c.rope_factors
+      positions[:, -x.shape[1] :], c.num_rotated, c.rope_theta, c.rope_factors
     )
     return self.attention(x, angles, cache, positions, mask)
+
+
+def _following(cache, width):
+  """[B, T] positions of a block that follows a cache."""
+  return cache.lengths[:, None] + jnp.arange(width)[None]
 
 
 def _init_cache(config, batch, capacity, dtype):

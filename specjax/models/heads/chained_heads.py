@@ -19,6 +19,7 @@ Axis letters: B batch, K heads, D model width.
 """
 
 import dataclasses
+import functools
 import math
 
 from flax import struct
@@ -75,30 +76,39 @@ class ChainedHeads(heads_lib.Head):
     first = hidden if c.cell == "mlp" else jnp.zeros_like(hidden)
     return jnp.concatenate([hidden, *[first] * kept], axis=-1)
 
-  def step(
-    self, i: jax.Array, known: jax.Array, token: jax.Array, target: types.Model
+  def read(
+    self, i: int, known: jax.Array, embedded: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
-    """Reads a token; logits [..., V] of the next one, and what is known then.
+    """Reads a token, without the work that its vocabulary takes.
 
     Args:
       i: which token of the chain is drafted, from 0.
-      known: [..., X] of `start` or of the step before.
-      token: [...] the root for step 0.
-      target: embeds it.
+      known: [..., X] of `start` or of the token before.
+      embedded: [..., D] the root for token 0.
+
+    Returns:
+      What `on_target` makes logits of, and what is known then.
     """
+    return self.apply("__call__", self._network(i), known, embedded)
+
+  def step(
+    self, i: jax.Array, known: jax.Array, token: jax.Array, target: types.Model
+  ) -> tuple[jax.Array, jax.Array]:
+    """As `read`, for an `i` of run time; logits [..., V] of the next token."""
     embedded = target.embed(token).astype(self.dtype)
-    # A recurrent cell is one network; others have one a step.
-    networks = 1 if self.config.cell == "recurrent" else self.config.num_heads
+    networks = range(self._network(self.config.num_heads) + 1)
     x, known = jax.lax.switch(
-      jnp.minimum(i, networks - 1),
-      [
-        lambda known, embedded, k=k: self.apply("__call__", k, known, embedded)
-        for k in range(networks)
-      ],
+      jnp.minimum(i, networks[-1]),
+      [functools.partial(self.read, k) for k in networks],
       known,
       embedded,
     )
     return self.on_target(x, target), known
+
+  def _network(self, i):
+    """A recurrent cell is one network; others have one a step."""
+    last = 0 if self.config.cell == "recurrent" else self.config.num_heads - 1
+    return min(i, last)
 
 
 class _Chained(nn.Module):

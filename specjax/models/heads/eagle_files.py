@@ -95,7 +95,7 @@ def load(
     del names["embed", "embedding"]
   kind = eagle_heads.EagleHead
   head = head_files.read_head(kind, config, tensors, names, folder, target)
-  return head.replace(columns=columns)
+  return head.replace(columns=columns).beside(target)
 
 
 def _read_layer(folder: Folder) -> transformer.TransformerConfig:
@@ -170,7 +170,8 @@ def usual_layers(target: types.Model) -> tuple[int, ...]:
 
 def num_layers(target: types.Model) -> int:
   """Layers of a target's cache, one for each of its own."""
-  return len(jax.eval_shape(lambda: target.init_cache(1, 1, 1)).layers)
+  rows = head_files.fewest_rows(target)
+  return len(jax.eval_shape(lambda: target.init_cache(rows, 1, 1)).layers)
 
 
 def check_layers(

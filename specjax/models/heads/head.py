@@ -19,7 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from specjax import types
+from specjax import sharding, types
 from specjax.models import layers
 
 
@@ -39,11 +39,14 @@ class Head(struct.PyTreeNode):
     columns: for each of the target's ids the column of the head's own output
       matrix, -1 for ids that the head cannot draft. None: column i is id i.
     config: sizes; static.
+    rows: of the target's output matrix, those of the ids that the head drafts,
+      if it uses this part of it alone.
   """
 
   params: Any
   columns: jax.Array | None  # [V] int32
   config: Any = struct.field(pytree_node=False)
+  rows: jax.Array | None = None  # [Q, D]
 
   @classmethod
   def init(cls, config: Any, key: jax.Array, dtype: Any = "float32") -> Self:
@@ -65,6 +68,45 @@ class Head(struct.PyTreeNode):
         {"params": self.params}, *args, method=method
       )
 
+  def beside(self, target: types.Model) -> Self:
+    """The head on the devices of its target, which would else copy it at calls.
+
+    It is small, so each device holds it whole; but an own output matrix is
+    split over the vocabulary where the target's is, if that divides it.
+    """
+    rules = sharding.rules_of(target)
+    if rules is None:
+      return self
+    whole = lambda x: sharding.put(x, rules.place(*(None,) * x.ndim))
+
+    def place(keys, leaf):
+      names = [key.key for key in keys]
+      is_output = names[-2:-1] == ["output"] and "attention" not in names
+      if is_output and _divides(rules, leaf.shape[-1]):
+        return sharding.put(leaf, rules.place(None, "vocab"))
+      return whole(leaf)
+
+    head = jax.device_get(self)
+    return self.replace(
+      params=jax.tree.map_with_path(place, head.params),
+      columns=jax.tree.map(whole, head.columns),
+      rows=jax.tree.map(whole, head.rows),
+    )
+
+  def drafting(self, ids: jax.Array | None, target: Any) -> Self:
+    """The head whose columns are these tokens [Q] of its target; None is all.
+
+    One without an output matrix of its own reads these rows of the target's,
+    which costs Q / V of the whole.
+    """
+    if ids is None:
+      return self.replace(columns=None, rows=None)
+    columns = jnp.full((target.vocab_size,), -1, jnp.int32)
+    columns = columns.at[ids].set(jnp.arange(len(ids), dtype=jnp.int32))
+    is_own = self.config.draft_vocab is not None
+    rows = None if is_own else target.output_rows(ids)
+    return self.replace(columns=columns, rows=rows)
+
   def on_target(self, x: jax.Array, target: types.Model) -> jax.Array:
     """Logits [..., V] float32 of what the network gave.
 
@@ -72,13 +114,33 @@ class Head(struct.PyTreeNode):
       x: [..., D] for the target's output matrix, or logits [..., Q].
       target: the model that is drafted for.
     """
-    if self.config.draft_vocab is None:
+    if self.rows is not None:
+      x = jnp.einsum(
+        "...d,qd->...q",
+        x,
+        self.rows.astype(x.dtype),
+        preferred_element_type=jnp.float32,
+      )
+    elif self.config.draft_vocab is None:
       return target.unembed(x)
+    rules = sharding.rules_of(target)
+    # Split first, as in `Transformer.unembed`: logits travel, no matrix.
+    splits = (None,)
+    if rules is not None and _divides(rules, x.shape[-1]):
+      splits = ("vocab", None)
+    for vocab in splits:
+      axes = ("batch", *(None,) * (x.ndim - 2), vocab)
+      x = sharding.constrain(x, rules, *axes)
     if self.columns is None:
       return x
     known = jnp.take(x, jnp.maximum(self.columns, 0), axis=-1)
     can = (self.columns >= 0).reshape((1,) * (x.ndim - 1) + (-1,))
     return jnp.where(can, known, -jnp.inf)
+
+
+def _divides(rules: sharding.Rules, size: int) -> bool:
+  """Whether the axis of the vocabulary divides an own output matrix."""
+  return rules.vocab is not None and size % rules.mesh.shape[rules.vocab] == 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from specjax import types
+from specjax import sharding, types
 from specjax.models import (
   huggingface,
   parameters,
@@ -136,9 +136,15 @@ def read_head(
 
 
 def embedding_of(target: types.Model) -> jax.ShapeDtypeStruct:
-  """Shape [1, D] and type of the target's embedding of a token."""
-  token = jax.ShapeDtypeStruct((1,), jnp.int32)
-  return jax.eval_shape(target.embed, token)
+  """Shape [B, D] and type of the target's embedding of a token a row."""
+  tokens = jax.ShapeDtypeStruct((fewest_rows(target),), jnp.int32)
+  return jax.eval_shape(target.embed, tokens)
+
+
+def fewest_rows(target: types.Model) -> int:
+  """B of the smallest batch that the target's mesh can split."""
+  rules = sharding.rules_of(target)
+  return 1 if rules is None else rules.mesh.shape[sharding.DATA]
 
 
 def check_width(width: int, target: types.Model, folder: Folder) -> None:

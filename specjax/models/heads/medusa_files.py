@@ -120,7 +120,7 @@ def _finish(
   head = head_files.read_head(
     heads_lib.MedusaHeads, config, tensors, names, folder, target
   )
-  return head.replace(columns=columns)
+  return head.replace(columns=columns).beside(target)
 
 
 def _check_count(number: int, depth: int, tensors: int, folder: Folder) -> None:

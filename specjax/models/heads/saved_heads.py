@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own folders of draft heads: every kind of head, as it is.
 
-config.json names the kind of head and holds its configuration; tensors have the
-names of their parameters, with matrices as [outputs, inputs] like everywhere.
+config.json names the kind of head and holds its configuration, and the weights
+of the target that it was trained for; tensors have the names of their
+parameters, with matrices as [outputs, inputs] like everywhere.
 """
 
 from collections.abc import Mapping
@@ -14,25 +15,37 @@ import pathlib
 import typing
 from typing import Any, TypeVar
 
+from absl import logging
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from specjax import types
-from specjax.models import json_values, orbax, weights
+from specjax.models import json_values, orbax, sources, weights
+from specjax.models import model as model_lib
 from specjax.models.heads import head as heads_lib
 from specjax.models.heads import head_files
 from specjax.models.heads.head_files import Folder
 from specjax.models.transformer import TransformerConfig
 
 _Head = TypeVar("_Head", bound=heads_lib.Head)
-_KIND, _COLUMNS = "specjax_head", "columns"
+_KIND, _TARGET, _COLUMNS = "specjax_head", "target_weights", "columns"
 # Fields that say how many modules a network has.
 _COUNTS = ("num_heads", "num_layers")
 
 
-def save(head: heads_lib.Head, path: str | os.PathLike[str]) -> None:
+def save(
+  head: heads_lib.Head,
+  path: str | os.PathLike[str],
+  target: model_lib.Model | None = None,
+) -> None:
   """Saves a head in our own layout, which `load` reads.
+
+  Args:
+    head: of any kind.
+    path: of a new folder.
+    target: the model that it was trained for, if its weights are to be known
+      again; takes a pass over them.
 
   Raises:
     ValueError: the folder exists.
@@ -52,6 +65,8 @@ def save(head: heads_lib.Head, path: str | os.PathLike[str]) -> None:
   if head.columns is not None:
     tensors[_COLUMNS] = head.columns
   raw = {_KIND: type(head).__name__, **dataclasses.asdict(head.config)}
+  if target is not None:
+    raw[_TARGET] = sources.fingerprint(target)
   path.mkdir(parents=True)
   safetensors.save_file(tensors, str(path / head_files.SINGLE))
   # The last: a folder without it is not read.
@@ -68,6 +83,9 @@ def load(
 ) -> _Head:
   """A head that `save` wrote.
 
+  One that was trained for other weights is no mistake, and a warning: it may
+  still draft well for weights that were tuned or rounded since.
+
   Raises:
     FileNotFoundError: see `head_files.open_folder`.
     ValueError: a head of another kind or target, or damaged.
@@ -79,9 +97,11 @@ def load(
       f"{folder.name} holds {weights.one_line(found or 'no head of specjax')}, "
       f"{kind.__name__} was expected: name another folder or drafter"
     )
-  raw = {key: value for key, value in folder.raw.items() if key != _KIND}
+  own = (_KIND, _TARGET)
+  raw = {key: value for key, value in folder.raw.items() if key not in own}
   config = _read_config(typing.get_type_hints(kind)["config"], raw, folder)
   head_files.check_width(_width(config), target, folder)
+  _compare_target(folder, target)
   tensors = folder.tensors(integers=(_COLUMNS,))
   mapped = tensors.pop(_COLUMNS, None)
   _check_sizes(config, len(tensors), folder)
@@ -92,18 +112,43 @@ def load(
     for keys, _ in paths
   }
   head = head_files.read_head(kind, config, tensors, names, folder, target)
-  return head.replace(columns=_own_columns(config, mapped, target, folder))
+  columns = _own_columns(config, mapped, target, folder)
+  if columns is not None and config.draft_vocab is None:
+    head = head.drafting(
+      jnp.argsort(columns)[-int(columns.max()) - 1 :], target
+    )
+  return head.replace(columns=columns).beside(target)
+
+
+def _compare_target(folder, target):
+  """Warns where a head was trained for other weights, as far as it is known."""
+  stated = folder.raw.get(_TARGET)
+  if stated is None or not isinstance(target, model_lib.Model):
+    return
+  found = sources.fingerprint(target)
+  if stated != found:
+    logging.warning(
+      "%s has heads for the weights %.12s, the target's are %.12s: expect "
+      "fewer accepted tokens",
+      folder.name,
+      weights.one_line(stated),
+      found,
+    )
 
 
 def _own_columns(config, mapped, target, folder):
-  if config.draft_vocab is None:
+  if mapped is None and config.draft_vocab is None:
     return None
   if mapped is None:
     return head_files.columns(target, config.draft_vocab, None, folder)
   found = head_files.read_integers(mapped, f"{folder.name}: tensor {_COLUMNS}")
   ids = np.flatnonzero(found >= 0)
   fits = len(found) == target.vocab_size and len(ids) > 0
-  if not fits or found.max() >= config.draft_vocab:
+  # Rows of the target's own matrix: a permutation of their numbers.
+  most = config.draft_vocab or len(ids)
+  if config.draft_vocab is None and fits:
+    fits = np.array_equal(np.sort(found[ids]), np.arange(len(ids)))
+  if not fits or found.max() >= most:
     raise ValueError(
       f"{folder.name}: the map of its vocabulary is not the target's: use "
       "heads that were trained for it"
