@@ -205,11 +205,9 @@ def _prompt(record: Any, index: int, where: str) -> Prompt:
   """One object of the file format as a prompt."""
   if not isinstance(record, Mapping):
     raise ValueError(f"{where}: not a JSON object but {record!r:.60}")
-  names = (record.get(name) for name in ("id", "question_id"))
-  name = next((n for n in names if n is not None), index)
   category = str(record.get("category") or "")
   prompt = Prompt(
-    id=str(name),
+    id=records.name(record, index),
     index=index,
     category=category,
     group=str(record.get("group") or category or "all"),

@@ -4,6 +4,7 @@
 
   config.json    the effective config
   inputs.json    fingerprints of what the config only names (see `inputs`)
+  policies.json  numbers that policies hold, measured ones too (see `measured`)
   results.jsonl  one line an answer, in the order they were made
   tokens.jsonl   one line a round, with `config.trace`
   summary.json   the measures, once all is done
@@ -24,6 +25,7 @@ from specjax.bench import configuration, storage
 
 CONFIG = "config.json"
 INPUTS = "inputs.json"
+POLICIES = "policies.json"
 RESULTS = "results.jsonl"
 TOKENS = "tokens.jsonl"
 SUMMARY = "summary.json"
@@ -135,7 +137,7 @@ def clear(path: str | os.PathLike[str]) -> None:
   """Removes the files of a run, and no others."""
   path = storage.locate(path)
   storage.lines(path / RESULTS).remove()
-  for name in (TOKENS, SUMMARY, INPUTS, CONFIG):
+  for name in (TOKENS, SUMMARY, POLICIES, INPUTS, CONFIG):
     storage.remove(path / name)
 
 

@@ -24,14 +24,21 @@ _SHAREGPT_ROLES = {
 
 
 def from_column(row: Mapping[str, Any], column: str) -> dict[str, Any]:
-  """A row of a data set as an object that has `column` as its prompt."""
+  """A row of a data set as an object that has `column` as its text."""
   value = row[column]
   first = value[0] if isinstance(value, list) and value else None
   field = "turns" if isinstance(first, str) else "prompt"
-  if isinstance(first, Mapping) and "from" in first:
-    field = "conversations"
+  if isinstance(first, Mapping):
+    field = "conversations" if "from" in first else "messages"
   others = ("id", "question_id", "category", "group", "reference")
+  others += ("source", "license")
   return {name: row.get(name) for name in others} | {field: value}
+
+
+def name(record: Mapping[str, Any], number: int) -> str:
+  """Its `id` or `question_id`, else its number."""
+  names = (record.get(field) for field in ("id", "question_id"))
+  return str(next((n for n in names if n is not None), number))
 
 
 def asked(record: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -1,0 +1,258 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From a checked config to what is trained, on what, and how it is judged."""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+import numpy as np
+
+from specjax import api, tokenizers
+from specjax import data as data_lib
+from specjax import sampling as sampling_lib
+from specjax.bench import backend, plugins
+from specjax.models import model as model_lib
+from specjax.models import sources
+from train import (
+  batches,
+  conversations,
+  decoding,
+  evaluate,
+  losses,
+  packing,
+  schema,
+  supervision,
+  teacher,
+)
+from train.objectives import objective as objective_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+  """Conversations to learn from and held-out ones, cut to the rows' width.
+
+  Attributes:
+    train, validation: examples.
+    reports: lines that say what was read, left out and cut.
+  """
+
+  train: list[conversations.Example]
+  validation: list[conversations.Example]
+  reports: tuple[str, ...]
+
+
+def data(config: ConfigDict, tokenizer: tokenizers.Tokenizer) -> Data:
+  """Reads the conversations that a config names.
+
+  Raises:
+    ValueError, FileNotFoundError: see `conversations.read`; a conversation on
+      both sides.
+  """
+  found: list[list[conversations.Example]] = []
+  reports = []
+  for name in ("train", "validation"):
+    given = config.data[name]
+    paths = [given] if isinstance(given, str) else list(given)
+    examples, report = conversations.read(
+      paths, tokenizer, config.data.licenses
+    )
+    if name == "train" and config.data.limit:
+      examples = limited(examples, config.data.limit)
+    examples, shortened = packing.cut(examples, config.data.width)
+    conversations.check(examples, report)
+    tokens = sum(int(e.loss.sum()) for e in examples)
+    total = sum(len(e.tokens) for e in examples)
+    reports.append(
+      f"{name}: {report}; {len(examples)} used, {shortened} cut to "
+      f"{config.data.width} tokens; {tokens} of {total} tokens are of answers"
+    )
+    found.append(examples)
+  both = {_text(e) for e in found[0]} & {_text(e) for e in found[1]}
+  if both:
+    raise ValueError(
+      f"{len(both)} conversations are in data.train and in data.validation: "
+      "hold them out"
+    )
+  return Data(found[0], found[1], tuple(reports))
+
+
+def limited(
+  examples: Sequence[conversations.Example], tokens: int
+) -> list[conversations.Example]:
+  """The first examples, until they have so many tokens of answers."""
+  sums = np.cumsum([int(example.loss.sum()) for example in examples])
+  return list(examples[: int(np.searchsorted(sums, tokens)) + 1])
+
+
+def _text(example: conversations.Example) -> bytes:
+  return example.tokens.tobytes()
+
+
+def draft_ids(
+  examples: Sequence[conversations.Example], size: int, tokens: int
+) -> np.ndarray | None:
+  """[Q] int32 the tokens that answers use most, ascending; None is all.
+
+  Args:
+    examples: to learn from.
+    size: Q; 0 is all.
+    tokens: V, that the target knows.
+  """
+  if not 0 < size < tokens:
+    return None
+  used = np.zeros(tokens, np.int64)
+  for example in examples:
+    np.add.at(used, example.tokens[example.loss], 1)
+  # Of equal counts the smaller id.
+  order = np.argsort(-used, kind="stable")
+  return np.sort(order[:size]).astype(np.int32)
+
+
+def coverage(
+  examples: Sequence[conversations.Example], ids: np.ndarray
+) -> float:
+  """Share of the tokens of answers that are among some tokens."""
+  tokens = np.concatenate([e.tokens[e.loss] for e in examples])
+  return float(np.mean(np.isin(tokens, ids)))
+
+
+def objective(
+  config: ConfigDict, target: model_lib.Model, ids: np.ndarray | None
+) -> objective_lib.Objective:
+  """What is trained.
+
+  Raises:
+    ValueError: it cannot be made.
+  """
+  kind = config.objective.type
+  made = plugins.build(
+    "objective",
+    plugins.find("objective", kind, schema.OBJECTIVES),
+    config.objective,
+    {
+      "target": target,
+      "ids": None if ids is None else jnp.asarray(ids),
+      "load": lambda name: sources.load(
+        sources.resolve(name), config.dtype, "none", backend.mesh(config)
+      )[0],
+    },
+    objective_lib.Objective,
+  )
+  if ids is not None and made.ids is None:
+    raise ValueError(
+      f"data.draft_vocab is {config.data.draft_vocab} but objective {kind!r} "
+      "drafts every token: leave it out"
+    )
+  needed = tuple(made.feature_layers)
+  return made.replace(target=target.replace(feature_layers=needed))
+
+
+def judged(config: ConfigDict) -> supervision.Supervision:
+  """The losses that a config asks for."""
+  return supervision.Supervision(
+    loss=losses.weighted(config.losses.to_dict()),
+    sampling=sampling_lib.per_row(sampling(config.sampling), 1),
+    temperature=float(config.sampling.temperature),
+    decay=float(config.decay),
+    extra=tuple((k, float(v)) for k, v in config.extra.items() if v),
+  )
+
+
+def check_extra(
+  config: ConfigDict,
+  made: objective_lib.Objective,
+  examples: Sequence[conversations.Example],
+) -> None:
+  """Refuses weights of losses that the objective does not work out."""
+  if not config.extra:
+    return
+
+  def extra(batch):
+    seen = teacher.read(made.target, batch)
+    return made.read(made.init(key(config)), batch, seen)[1]
+
+  batch = next(batches.all_rows(examples, config.data.width, 1))
+  known = jax.eval_shape(extra, batch)
+  for name in config.extra:
+    if name not in known:
+      raise ValueError(
+        f"extra.{name} is given, but {config.objective.type} works out "
+        f"{', '.join(known) or 'no further losses'}: leave it out"
+      )
+
+
+def sampling(section: Mapping[str, Any]) -> sampling_lib.Sampling:
+  """Settings of serving."""
+  given = {
+    name: section[name]
+    for name, nothing in (("top_k", 0), ("top_p", 1.0), ("min_p", 0.0))
+    if section[name] != nothing
+  }
+  return sampling_lib.Sampling(temperature=section["temperature"], **given)
+
+
+def evaluation(
+  config: ConfigDict,
+  made: objective_lib.Objective,
+  examples: Sequence[conversations.Example],
+  tokenizer: tokenizers.Tokenizer,
+) -> Callable[[Any], dict[str, Any]]:
+  """Measures of parameters on held-out conversations, and while decoding.
+
+  `tau` and `alpha` are those of `evaluation.select`; `gap` is how much less of
+  a draft the decoding loop keeps than the held-out texts promise.
+
+  Raises:
+    ValueError, FileNotFoundError: prompts that cannot be read.
+  """
+  serving = sampling(config.sampling)
+  samplings = {
+    "temperature_0": sampling_lib.Sampling(),
+    "temperature_1": sampling_lib.Sampling(temperature=jnp.ones(1)),
+    "serving": sampling_lib.per_row(serving, 1),
+  }
+  prompts = _prompts(config.evaluation.prompts, tokenizer)
+  rows = list(
+    batches.all_rows(examples, config.data.width, config.evaluation.rows)
+  )
+  depth = config.evaluation.depth
+  if not made.teacher_forced:
+    depth = min(depth, made.depth)
+
+  def measure(params):
+    found = evaluate.frozen(made, params, rows, samplings, depth)
+    chosen = found[config.evaluation.select]
+    measures = {"tau": chosen["tau"], "alpha": chosen["alpha"], **found}
+    if not prompts:
+      return measures
+    decoded = decoding.measures(
+      made.target,
+      tokenizer,
+      made.drafter(params, depth),
+      prompts,
+      serving,
+      config.evaluation.max_new_tokens,
+    )
+    gap = None
+    if decoded["alpha"] is not None:
+      gap = found["serving"]["alpha"] - decoded["alpha"]
+    return {**measures, "decode": decoded, "gap": gap}
+
+  return measure
+
+
+def _prompts(source: Any, tokenizer: tokenizers.Tokenizer) -> list[list[int]]:
+  """Token ids of prompts to decode; none if the config names none."""
+  if not source:
+    return []
+  contents = [prompt.content for prompt in data_lib.load_prompts(source)]
+  return api.encode(tokenizer, contents)
+
+
+def key(config: ConfigDict) -> jax.Array:
+  """Of the first parameters."""
+  return jax.random.key(config.seed)
