@@ -34,11 +34,13 @@ INDEPENDENT = ("k_seq", "multi_path")
 def get_config(arg: str = "") -> ConfigDict:
   """All proofs; it takes no argument."""
   del arg
-  rules = {}
+  rules: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
   for rule in ("coupled", "multi_candidate", "traversal", *INDEPENDENT):
-    rules[rule] = ALL, KINDS[:1] if rule in INDEPENDENT else KINDS
+    rules[rule] = rule, ALL, KINDS[:1] if rule in INDEPENDENT else KINDS
+  for rule in INDEPENDENT:  # A chain has no siblings.
+    rules[f"{rule} on chains"] = rule, CHAINS, KINDS[1:]
   for rule in ("rejection", "block"):
-    rules[rule] = CHAINS, KINDS
+    rules[rule] = rule, CHAINS, KINDS
   config = ConfigDict()
   config.exactness = ConfigDict(
     {
@@ -46,12 +48,12 @@ def get_config(arg: str = "") -> ConfigDict:
       "memory": 1,
       "structures": STRUCTURES,
       "rules": {
-        rule: {
+        name: {
           "verifier": {"type": rule},
           "structures": structures,
           "drafters": drafters,
         }
-        for rule, (structures, drafters) in rules.items()
+        for name, (rule, structures, drafters) in rules.items()
       },
       "mutants": True,
     }

@@ -90,6 +90,11 @@ class RegexTest(parameterized.TestCase):
     "^(b|bc){1,2}$",
     "[ab]c?|cab",
     "(?:a+?)b|",
+    "^ab$|^ca$",
+    "^a$|bc|^c",
+    r"\Aa|b",
+    r"a[^]b^$]?|b[\]^]?|(c)$",
+    "[]b^]c|[^]b^]",
   )
   def test_equals_a_full_match(self, pattern):
     """The shorter of two branches must not hide the longer: a|ab."""
@@ -112,17 +117,31 @@ class RegexTest(parameterized.TestCase):
     machine = automata.regex("é|a", words)
     self.assertEqual(texts(machine, words), {"?!", "a"})
 
+  def test_an_anchor_as_a_letter(self):
+    words = decoding.Letters(("<e>", "$", "^", "a"), (0,))
+    for pattern in (r"\^a\$", "[$^]a[$]", r"^[[^a]&&[\^]]a\$$"):
+      machine = automata.regex(pattern, words)
+      self.assertIn("^a$", texts(machine, words), pattern)
+
   @parameterized.parameters(
-    ("(", "regex '\\(' cannot be used: "),
-    ("(?=a)a", "cannot be used: "),
-    ("d", "cannot be used: "),
+    ("(", "regex '\\(' cannot be used: it is malformed"),
+    ("a)|(b", "cannot be used: it is malformed"),
+    ("(?x) # (\na)|(b", "cannot be used: it is malformed"),
+    ("(?=a)a", "cannot be used: .* has look-around"),
+    ("(^a|^b)", "has \\^ inside: the whole answer matches anyway, leave it"),
+    ("a(b$|c)", r"has \$ inside: .* leave it out \(the letters are"),
+    ("a^b", "has \\^ inside"),
+    ("(?m)^a", "has \\^ inside"),
+    (r"b\Aa", r"has \\A inside"),
+    (r"[ab]\za", r"has \\z inside"),
+    ("d", "cannot be written with this vocabulary: some of its bytes"),
     ("a{5000}", "needs more than 4096 states"),
     (5, "regex 5 is no text: give a pattern"),
   )
   def test_mistakes(self, pattern, message):
     with self.assertRaisesRegex(ValueError, message) as caught:
       automata.regex(pattern, WORDS)
-    self.assertNotIn("\n", str(caught.exception))
+    self.assertNotRegex(str(caught.exception), r"\n|x00|state \d")
 
   def test_without_the_package(self):
     with (

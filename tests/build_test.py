@@ -107,7 +107,7 @@ class BuildTest(parameterized.TestCase):
     ({"type": "ngrams"}, "drafter.second.type is 'ngrams'.*'ngram'"),
     ({"type": "ngram"}, "drafter.second.length' is missing"),
     ({"length": 2}, "drafter.second.type is None"),
-    ("ngram", "drafter.second is 'ngram': it must be"),
+    ("ngram", "drafter.second is 'ngram': give a section with"),
     (
       {"type": "draft_model", "length": 2, "model": "x", "quantization": "i8"},
       "drafter.second.quantization is 'i8'",

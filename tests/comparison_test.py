@@ -1,6 +1,6 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The order of a comparison."""
+"""What a comparison refuses, and its order."""
 
 import dataclasses
 
@@ -9,6 +9,8 @@ from absl.testing import absltest, parameterized
 from specjax import data
 from specjax import session as session_lib
 from specjax.bench import build, measure
+from specjax.drafters import cascade, draft_model, ngram, tree_draft_model
+from specjax.verifiers import coupled, k_seq, rejection
 from tests.benches import bench
 
 
@@ -42,6 +44,51 @@ class PlanTest(parameterized.TestCase):
   def test_the_reference_has_at_least_two_rows(self, batch_size, width):
     method = measure.reference_method(bench(batch_size))
     self.assertEqual(method.block, width)
+
+
+class CheckTest(parameterized.TestCase):
+  """Parts that do not go together are found before anything runs."""
+
+  @parameterized.named_parameters(
+    (
+      "tree",
+      lambda target: tree_draft_model.static_tree(target, (2, 1)),
+      rejection.Rejection(),
+      "methods.x: Rejection takes chains only",
+    ),
+    (
+      "siblings",
+      lambda target: tree_draft_model.static_tree(target, (2, 1)),
+      k_seq.KSeq(),
+      "methods.x: KSeq needs siblings that were drawn independently",
+    ),
+    (
+      "traced",
+      lambda target: cascade.cascade(
+        draft_model.DraftModel(target, 2), ngram.NGram(2)
+      ),
+      coupled.Coupled(),
+      "methods.x: DraftModel draws its tokens: put it second",
+    ),
+    (
+      "right",
+      lambda target: cascade.cascade(
+        ngram.NGram(2), draft_model.DraftModel(target, 2)
+      ),
+      rejection.Rejection(),
+      None,
+    ),
+  )
+  def test_methods(self, make, rule, pattern):
+    asked = bench()
+    method = session_lib.Method(make(asked.target), rule)
+    asked = dataclasses.replace(asked, methods={**asked.methods, "x": method})
+    if pattern is None:
+      asked.check()
+      return
+    with self.assertRaisesRegex(ValueError, pattern) as caught:
+      asked.check()
+    self.assertNotIn("\n", str(caught.exception))
 
 
 class SpreadTest(parameterized.TestCase):

@@ -94,6 +94,29 @@ class ConfigurationTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, "drafter.model' is missing"):
       self.read(f"{place}.drafter.type=draft_model")
 
+  def test_a_cascade_from_the_command_line(self):
+    """A drafter's type opens the sections of those within it."""
+    place = "methods.ngram_2.drafter"
+    overrides = [
+      f"{place}.second.second.length=3",
+      f"{place}.second.second.type=ngram",
+      f"{place}.second.type=cascade",
+      f"{place}.second.first.type=empty",
+      f"{place}.first.length=4",
+      f"{place}.first.type=suffix",
+      f"{place}.type=cascade",
+    ]
+    for order in (overrides, overrides[::-1]):
+      drafter = self.read(*order).methods.ngram_2.drafter
+      self.assertEqual(
+        (drafter.first.type, drafter.first.length), ("suffix", 4)
+      )
+      self.assertEqual(drafter.second.first.type, "empty")
+      self.assertEqual(drafter.second.second.length, 3)
+      self.assertNotIn("max_n", drafter)
+    with self.assertRaisesRegex(ValueError, "drafter.first.type is None: use"):
+      self.read(f"{place}.type=cascade")
+
   def test_a_sweep_may_compare_types(self):
     key = "methods.ngram_2.policy.type"
     other = "experiments.plugins.halving:Halving.for_drafter"

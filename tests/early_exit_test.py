@@ -96,7 +96,7 @@ class EarlyExitTest(parameterized.TestCase):
     saved_heads.save(draft_heads.head("medusa"), folder / "other")
     with self.assertRaisesRegex(ValueError, "'MedusaHeads', ExitAdapter was"):
       early_exit.early_exit(TARGET, 2, 4, str(folder / "other"))
-    with self.assertRaisesRegex(ValueError, "unknown model 'nowhere'"):
+    with self.assertRaisesRegex(FileNotFoundError, "adapter 'nowhere'"):
       early_exit.early_exit(TARGET, 2, 4, "nowhere")
 
   @pytest.mark.slow

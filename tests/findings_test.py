@@ -212,6 +212,9 @@ class MemoryTest(absltest.TestCase):
     program.lower().compile().memory_analysis.return_value = None
     with mock.patch.object(memory.decode, "advance", program):
       self.assertIsNone(memory.measure(session)["peak"])
+      # Settings of Python may be leaves; jit makes arrays of 4 bytes of them.
+      session.method = mock.Mock(drafter=(0.5, 2))
+      self.assertEqual(memory.measure(session)["draft_weights"], 8)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import pytest
 from safetensors import numpy as safetensors
 
 from specjax import sharding
-from specjax.drafters import chained, eagle, medusa
+from specjax.drafters import chained, eagle, early_exit, medusa
 from specjax.models import huggingface, sources
 from specjax.models.heads import (
   chained_heads,
@@ -342,6 +342,27 @@ class OwnFilesTest(HeadFilesTest):
     self.assertEqual((name, now), ("own", sources.fingerprint(other)))
     self.assertIn(sources.fingerprint(self.target)[:12], was)
 
+  def test_other_layers_than_a_head_was_trained_for(self):
+    own = self.folder / "own"
+    saved_heads.save(draft_heads.head("eagle3"), own)
+    for layers in ((), (0, 1)):
+      read = eagle_files.load(own, self.target, layers).config.feature_layers
+      self.assertEqual(read, (0, 1))
+    with self.assertRaisesRegex(ValueError, r"own was trained for \(0, 1\)"):
+      eagle_files.load(own, self.target, (1,))
+
+  def test_no_more_children_than_tokens_that_it_drafts(self):
+    """Some ids by the target's own output matrix: it ranks no others."""
+    ids = jnp.arange(3, 9)
+    head = draft_heads.head("medusa_shared").drafting(ids, self.target)
+    saved_heads.save(head, self.folder / "own")
+    make = lambda width: medusa.medusa(
+      self.target, str(self.folder / "own"), tree=(width,)
+    )
+    self.assertEqual(make(6).num_nodes, 6)
+    with self.assertRaisesRegex(ValueError, "rank 6 but the drafter ranks 6"):
+      make(7)
+
   def test_a_head_of_another_kind(self):
     saved_heads.save(draft_heads.head("hydra"), self.folder / "own")
     with self.assertRaisesRegex(ValueError, "holds 'ChainedHeads', EagleHead"):
@@ -368,9 +389,19 @@ class OwnFilesTest(HeadFilesTest):
     with self.assertRaisesRegex(ValueError, message):
       saved_heads.load(own, self.target, chained_heads.ChainedHeads)
 
-  def test_no_folder(self):
-    with self.assertRaisesRegex(FileNotFoundError, "no such file or folder"):
-      medusa.medusa(self.target, "/nowhere/heads")
+  @parameterized.parameters("/nowhere/heads", "heads", "smollm2-135m-instruct")
+  def test_no_folder(self, name):
+    """A name of no folder is no model's name either."""
+    for make in (
+      lambda: medusa.medusa(self.target, name),
+      lambda: early_exit.early_exit(self.target, 1, 2, name),
+    ):
+      with self.assertRaisesRegex(
+        FileNotFoundError, f"^heads or adapter '{name}'"
+      ):
+        make()
+
+  def test_a_folder_of_something_else(self):
     with self.assertRaisesRegex(FileNotFoundError, "config.json is missing"):
       medusa.medusa(self.target, str(self.folder))
 

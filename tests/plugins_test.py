@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from experiments.plugins import bigram, halving, matching
 from specjax import run
 from specjax.bench import build, loading, parts
+from specjax.drafters import ngram
 from specjax.policies import policy
 from specjax.trees import tree
 from tests import runs
@@ -24,6 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODULE = """
 from typing import Any
 from flax import struct
+import jax
+from specjax import types
 from specjax.drafters import empty, ngram
 
 LENGTH = 3
@@ -48,6 +51,22 @@ class NoState(empty.Empty):
 class Plain:
   num_nodes = max_depth = 0
   init = observe = propose = None
+
+
+class Keyed(struct.PyTreeNode):
+  key: Any = struct.field(default_factory=lambda: jax.random.key(0))
+  num_nodes = max_depth = 1
+  init = observe = propose = None
+
+
+def either(
+  first: types.Drafter | None = None, second: types.Drafter | None = None
+):
+  return first or second
+
+
+def missing():
+  raise FileNotFoundError("/nope does not exist")
 
 
 def failing(length: int):
@@ -107,6 +126,7 @@ class NamesTest(Folder):
 
   @parameterized.parameters(
     ("ngrm", {}, "drafter.type is 'ngrm': did you mean 'ngram'"),
+    ("ngrm", {}, r"'ngram'\? \(or name package.module:Class\)$"),
     ("own_parts", {}, "or name package.module:Class"),
     ("own_parts:Owm", {}, "own_parts has no 'Owm', did you mean 'Own'"),
     ("own_parts:LENGTH", {}, "no class or function"),
@@ -124,6 +144,8 @@ class NamesTest(Folder):
 
   @parameterized.parameters(
     ("own_parts:failing", {"length": 2}, "RuntimeError: no 2 at all"),
+    ("own_parts:missing", {}, "'own_parts:missing': /nope does not exist"),
+    ("own_parts:Keyed", {}, "Keyed holds a random key: take"),
     ("own_parts:NoState", {}, "NoState has no init: see specjax.types.Drafter"),
     ("own_parts:Plain", {}, "Plain is no pytree of arrays: derive"),
     ("own_parts:Own", {"length": 2, "max_n": 0}, "1 <= min_n <= max_n"),
@@ -164,6 +186,16 @@ class BuildTest(Folder):
     self.assertEqual(method.drafter, bigram.Bigram(vocab, 3))
     self.assertEqual(method.verifier, matching.Matching())
     self.assertEqual(method.policy, halving.Halving(3, 2))
+
+  def test_drafters_that_may_be_left_out(self):
+    config = self.config(
+      {"type": "own_parts:either"},
+      "methods.m.drafter.second.length=2",
+      "methods.m.drafter.second.type=ngram",
+    )
+    self.assertIsNone(config.methods.m.drafter.first.type)
+    method, _ = self.built(config)
+    self.assertEqual(method.drafter, ngram.NGram(2))
 
   def test_policies_of_drafters_that_state_no_length(self):
     drafter = {"type": "empty", "nodes": 2}

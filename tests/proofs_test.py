@@ -163,6 +163,9 @@ class CommandTest(parameterized.TestCase):
     "memory=-1",
     "rules.multi_candidate.verifier.type=multi_candidat",
     "rules.multi_candidate.verifier.type=typical",
+    # Right rules, which these trees or siblings would seem to disprove.
+    "rules.multi_candidate.verifier.type=rejection",
+    "rules.multi_candidate.verifier.type=k_seq",
     "rules.multi_candidate.drafters=odd",
     "rules.multi_candidate.structures=odd",
     "rule=2",

@@ -64,7 +64,8 @@ class ResumeTest(Remote):
     self.assertEqual(self.first[0], 130)
     names = sorted(name.removeprefix(f"{self.PATH}/") for name in self.kept)
     parts = [f"results-{first:08d}.jsonl" for first in (0, 3, 6)]
-    self.assertEqual(names, ["config.json", "inputs.json", *parts])
+    begun = ["config.json", "inputs.json", "policies.json"]
+    self.assertEqual(names, [*begun, *parts])
 
   def test_it_ends_with_the_files_of_any_run(self):
     self.assertEqual(self.second[::2], (0, ""))
@@ -74,6 +75,7 @@ class ResumeTest(Remote):
       [
         "config.json",
         "inputs.json",
+        "policies.json",
         "results.jsonl",
         "summary.json",
         "tokens.jsonl",

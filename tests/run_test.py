@@ -67,6 +67,7 @@ class RunTest(Folder):
       [
         "config.json",
         "inputs.json",
+        "policies.json",
         "results.jsonl",
         "summary.json",
         "tokens.jsonl",
@@ -369,6 +370,9 @@ class MistakesTest(Folder):
     runs.write_config(
       cls.folder / "draft.py", cls.model, methods={"d": {"drafter": draft}}
     )
+    tree = {"type": "draft_tree", "tree": [2, 1], "model": str(cls.model)}
+    method = {"drafter": tree, "verifier": {"type": "rejection"}}
+    runs.write_config(cls.folder / "tree.py", cls.model, methods={"t": method})
     runs.write_config(cls.folder / "sweep.py", cls.model, sweep={"sed": [1, 2]})
     (cls.folder / "syntax.py").write_text("def get_config(:\n")
     (cls.folder / "nothing.py").write_text("")
@@ -399,6 +403,10 @@ class MistakesTest(Folder):
     (
       ["--config=FOLDER/draft.py", "--workdir=FOLDER/w"],
       "methods.d.drafter.model .* another vocabulary .* differ at 3 ids",
+    ),
+    (
+      ["--config=FOLDER/tree.py", "--workdir=FOLDER/w"],
+      "methods.t: Rejection takes chains only",
     ),
   )
   def test_arguments_and_files(self, argv, pattern):

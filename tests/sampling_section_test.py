@@ -72,6 +72,7 @@ class SectionTest(parameterized.TestCase):
     ({"allowed": (99,)}, "has token 99: the model's ids are 0 to 23"),
     ({"bias": (("?", 1.0),)}, "sampling.bias has '\\?', which is 0 tokens"),
     ({"bias": (("a", "b"),)}, "sampling.bias adds 'b': it must be a number"),
+    ({"bias": (("a", 1.0), (LETTER["a"], 2.0))}, "names token .* twice"),
     ({"bias": ("ab",)}, "sampling.bias holds 'ab': write pairs"),
     ({"bad_words": ((1, "a"),)}, "give texts, or tuples of ids"),
     ({"bad_words": ("",)}, "bad_words has an empty one"),

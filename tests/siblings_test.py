@@ -138,6 +138,14 @@ class AcceptedTest(parameterized.TestCase):
     keys = parts.keys("d", "drafter", "medusa")
     self.assertEqual(keys["siblings"], ("distinct", (str,)))
 
+  @parameterized.parameters(((),), ((2, 1),))
+  def test_no_such_siblings(self, paths):
+    """Of a chain too, which has none."""
+    with self.assertRaisesRegex(ValueError, "'alike': use 'distinct' or"):
+      branching.plan(2, paths, 0, 2, 3, 1.0, 8, "alike")
+    with self.assertRaisesRegex(ValueError, "beta"):
+      branching.plan(2, paths, 0, 2, 3, -1.0, 8)
+
   def test_a_tree_that_grows_has_none(self):
     with self.assertRaisesRegex(ValueError, "in place of nodes = 6"):
       branching.plan(2, (), 6, 2, 3, 1.0, 8, "independent")

@@ -3,6 +3,7 @@
 """Suffix decoding: who votes, who wins, how far it drafts, what is stored."""
 
 import json
+import math
 import pathlib
 import tempfile
 from typing import Any
@@ -120,6 +121,14 @@ class RuleTest(parameterized.TestCase):
     ({"length": -1}, "draft length -1 is negative"),
     ({"length": 2, "min_match": 0}, "match lengths 0 to 16"),
     ({"length": 2, "candidates": 0}, "candidates is 0"),
+    ({"length": 2, "min_probability": -0.1}, "min_probability is -0.1: use 0"),
+    ({"length": 2, "min_probability": 1.1}, "min_probability is 1.1: use 0 to"),
+    ({"length": 2, "min_probability": math.nan}, "min_probability is nan"),
+    ({"length": 2, "factor": -1}, "factor is -1.0: use a number of 0 or more"),
+    ({"length": 2, "factor": math.inf}, "factor is inf: use a number"),
+    ({"length": 2, "factor": 0}, "draft 0 tokens after a match of 16"),
+    ({"length": 2, "offset": math.nan}, "draft nan tokens after a match of 16"),
+    ({"length": 2, "offset": -15.5}, "offset -15.5 draft 0.5 tokens after"),
     ({"length": 2, "store": -1}, "store is -1"),
     ({"length": 2, "warm": "x.jsonl"}, "'x.jsonl' but store is 0"),
   )

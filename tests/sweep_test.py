@@ -283,9 +283,8 @@ class RunTest(Folder):
     left = sorted(str(p.relative_to(workdir)) for p in workdir.rglob("*.*"))
     left = [name for name in left if not (workdir / name).is_dir()]
     first = f"{LENGTH}=2,{SEED}=0"
-    self.assertEqual(
-      left, ["config.json", f"{first}/config.json", f"{first}/inputs.json"]
-    )
+    begun = [f"{first}/{n}.json" for n in ("config", "inputs", "policies")]
+    self.assertEqual(left, ["config.json", *begun])
 
   def test_prompts_need_no_categories(self):
     config = write_config(
@@ -343,6 +342,23 @@ class MistakesTest(Folder):
     self.assertEqual((status, out), (2, ""))
     self.assertRegex(err, f"^error: [^\n]*{replace(pattern)}[^\n]*\n$")
     self.assertFalse((self.folder / "w").exists())
+
+  def test_parts_that_do_not_go_together_are_found_before_the_first_runs(self):
+    drafter = {"type": "draft_tree", "tree": [2, 1], "model": str(self.model)}
+    config = write_config(
+      self.folder / "tree.py",
+      self.model,
+      methods={"t": {"drafter": drafter}},
+      sweep={"methods.t.verifier.type": ["coupled", "rejection"]},
+    )
+    status, out, err = self.call(self.folder / "tree", config=config)
+    self.assertEqual((status, out), (2, ""))
+    self.assertRegex(
+      err,
+      "^error: sweep: with methods.t.verifier.type=rejection: methods.t: "
+      "Rejection takes chains only[^\n]*\n$",
+    )
+    self.assertFalse((self.folder / "tree").exists())
 
   def test_a_setting_of_another_run_is_found_before_the_first_runs(self):
     """The last setting's folder holds answers of other weights."""

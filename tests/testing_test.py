@@ -63,6 +63,10 @@ class RightRulesTest(parameterized.TestCase):
     """On trees too, where the rule takes them."""
     self.assertLess(max(testing.check_exact(rule, vocab=4).values()), 1e-12)
 
+  def test_unknown_kinds_are_refused(self):
+    with self.assertRaisesRegex(ValueError, "holds 'indep': use 'independent'"):
+      testing.check_exact(rejection.Rejection(), kinds=("indep",))
+
   def test_a_rule_that_claims_nothing_is_refused(self):
     class Lossy(matching.Matching):
       lossless = False

@@ -185,6 +185,10 @@ def check_extra(
       )
 
 
+# Judged at every evaluation, whatever is served.
+_PLAIN = {"temperature_0": 0.0, "temperature_1": 1.0}
+
+
 def sampling(section: Mapping[str, Any]) -> sampling_lib.Sampling:
   """Settings of serving."""
   given = {
@@ -213,8 +217,15 @@ def evaluation(
   samplings = {
     "temperature_0": sampling_lib.Sampling(),
     "temperature_1": sampling_lib.Sampling(temperature=jnp.ones(1)),
-    "serving": sampling_lib.per_row(serving, 1),
   }
+  as_served = next(
+    (name for name, t in _PLAIN.items() if serving == sampling_lib.Sampling(t)),
+    "serving",
+  )
+  if as_served == "serving":
+    samplings["serving"] = sampling_lib.per_row(serving, 1)
+  if config.evaluation.limit:
+    examples = limited(examples, config.evaluation.limit)
   prompts = _prompts(config.evaluation.prompts, tokenizer)
   rows = list(
     batches.all_rows(examples, config.data.width, config.evaluation.rows)
@@ -225,6 +236,7 @@ def evaluation(
 
   def measure(params):
     found = evaluate.frozen(made, params, rows, samplings, depth)
+    found["serving"] = found[as_served]
     chosen = found[config.evaluation.select]
     measures = {"tau": chosen["tau"], "alpha": chosen["alpha"], **found}
     if not prompts:

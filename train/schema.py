@@ -63,6 +63,7 @@ _EVALUATION: sections.Keys = {
   "every": (500, (int,)),
   "depth": (3, (int,)),
   "rows": (16, (int,)),
+  "limit": (0, (int,)),
   "select": ("serving", (str,)),
   "prompts": ((), (str, *sections.TEXTS)),
   "max_new_tokens": (64, (int,)),
@@ -139,7 +140,7 @@ def check(config: ConfigDict) -> None:
   )
   sections.check_least(
     config.evaluation,
-    {"every": 1, "depth": 1, "rows": 1, "max_new_tokens": 1},
+    {"every": 1, "depth": 1, "rows": 1, "limit": 0, "max_new_tokens": 1},
     "evaluation.",
   )
   if config.evaluation.select not in SELECTIONS:

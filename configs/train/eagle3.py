@@ -25,7 +25,12 @@ def get_config(arg: str = "") -> ConfigDict:
         "draft_vocab": 4096,
       },
       "optimizer": {"learning_rate": 1e-3, "warmup": 0.03, "clip": 0.5},
-      "evaluation": {"every": 250, "depth": 3, "select": "temperature_0"},
+      "evaluation": {
+        "every": 250,
+        "depth": 3,
+        "limit": 5000,
+        "select": "temperature_0",
+      },
       "epochs": 6,
       "batch_size": 8,
     }

@@ -254,8 +254,10 @@ def _method(name, config, target, models) -> session_lib.Method:
 
 def _drafter(where, section, config, target, models) -> types.Drafter:
   """The drafter of a section, made of those within it."""
-  given = {
-    name: _drafter(f"{where}.{name}", section[name], config, target, models)
+  given: dict[str, Any] = {
+    name: None
+    if section[name].type is None
+    else _drafter(f"{where}.{name}", section[name], config, target, models)
     for name in parts.nested(where, section.type)
   }
   given |= {"target": target, "model": models.get(draft_key(section))}

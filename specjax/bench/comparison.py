@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Mapping
 import contextlib
+import dataclasses
 import os
 from typing import Any
 
@@ -17,6 +18,7 @@ from specjax.bench import (
   inputs,
   loading,
   measure,
+  measured,
   memory,
   summary,
   workdir,
@@ -87,6 +89,7 @@ def prepare(
     capacity=build.capacity(target, task, wide),
     runs=config.runs,
   )
+  bench.check()
   return bench, _header(bench, config, loaded)
 
 
@@ -115,6 +118,8 @@ def resume(
   known = inputs.record(header, bench.task, arrays)
   values = configuration.plain(config)
   folder = workdir.Workdir(path, values, known, overwrite=overwrite)
+  methods = measured.keep(folder.path, bench.methods)
+  bench = dataclasses.replace(bench, methods=methods)
   result = folder.read_summary()
   if result is not None and len(folder.records) >= bench.answers:
     return result, False

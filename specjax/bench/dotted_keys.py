@@ -51,7 +51,10 @@ def assign(config: ConfigDict, dotted: str, value: Any) -> None:
   part = next((name for name in names if name in parts.NAMES), None)
   if key != "type" or part is None or value == old:
     return
-  before, after = (parts.keys(place, part, kind) for kind in (old, value))
+  after = parts.keys(place, part, value)
+  # A drafter within another that has just got its section has no type yet.
+  before = {} if old in (..., None) else parts.keys(place, part, old)
+  inner = parts.nested(place, value) if part == "drafter" else {}
   for name in set(section) - {key}:
     is_default = section[name] == before.get(name, (...,))[0]
     if is_default or name not in after:
@@ -59,12 +62,18 @@ def assign(config: ConfigDict, dotted: str, value: Any) -> None:
   for name, (default, _) in after.items():
     # One without a default stays open: it may be assigned next.
     if name not in section:
-      section[name] = default
+      is_open = default is ... and name in inner
+      section[name] = ConfigDict({"type": ...}) if is_open else default
 
 
 def types_first(keys: Iterable[str]) -> list[str]:
-  """Dotted keys in an order in which they can be assigned."""
-  return sorted(keys, key=lambda key: not key.endswith(".type"))
+  """Dotted keys in an order in which they can be assigned.
+
+  The type of a drafter brings the sections of those within it.
+  """
+  return sorted(
+    keys, key=lambda key: (not key.endswith(".type"), key.count("."))
+  )
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:

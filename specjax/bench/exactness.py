@@ -25,6 +25,7 @@ from specjax.testing import cases, mutants
 
 RESULT = "exactness.json"
 TOLERANCE = 1e-6
+INDEPENDENT = "independent"  # of `cases.KINDS`
 
 
 def run(
@@ -80,8 +81,26 @@ def _rules(config: ConfigDict) -> dict[str, Any]:
         raise ValueError(
           f"{where}.drafters holds {kind!r}: use {', '.join(cases.KINDS)}"
         )
+    for shape in section.structures:
+      parents = config.exactness.structures[shape].parents
+      if [*parents] != [*range(len(parents))]:
+        _check_tree(where, rule, shape, section.drafters)
     made[name] = rule
   return made
+
+
+def _check_tree(where, rule, shape, kinds) -> None:
+  """Refuses trees that a rule is not made for: it would be off on them."""
+  if rule.chain_only:
+    raise ValueError(
+      f"{where}.structures holds {shape!r}, a tree: the rule takes chains only"
+    )
+  other = [kind for kind in kinds if kind != INDEPENDENT]
+  if getattr(rule, "independent_siblings", False) and other:
+    raise ValueError(
+      f"{where}.drafters holds {other[0]!r}: of siblings, as in {shape!r}, the "
+      f"rule takes {INDEPENDENT!r} alone"
+    )
 
 
 def _proofs(config: ConfigDict, rules) -> Iterator[dict[str, Any]]:

@@ -17,11 +17,15 @@ import dataclasses
 import time
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from specjax import data, tokenizers
+from specjax import data, streams, tokenizers
+from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax.bench import build
+from specjax.decoding import decode, fitting, prefill, step, stopping
 from specjax.drafters import empty
 from specjax.models import model
 from specjax.reports import metrics
@@ -69,6 +73,39 @@ class Bench:
     if count < first:
       order = [order[i * first // count] for i in range(count)]
     return [self.batches[i] for i in order[:count]]
+
+  def check(self) -> None:
+    """Refuses methods whose parts do not go together, running nothing.
+
+    Raises:
+      ValueError: one line that names the method.
+    """
+    for name, method in self.methods.items():
+      try:
+        target = decode.with_features(self.target, method.drafter)
+        fitting.check(target, method.drafter, method.verifier, self.capacity)
+        self._trace(target, method)
+      except ValueError as error:
+        raise ValueError(f"methods.{name}: {error}") from error
+
+  def _trace(self, target, method) -> None:
+    """Drafts in shapes alone: what a drafter refuses, it refuses here."""
+    rows, settings = self.batch_size, self.task.settings
+    first = jnp.zeros(rows, int)
+    keys = streams.row_keys(0, first, first)
+    sampling = sampling_lib.per_row(sampling_lib.Sampling(), rows)
+    stop = stopping.make_stop((), np.full(rows, settings.max_new_tokens))
+    policy = method.active_policy
+
+    def draft(target, drafter, verifier, keys):
+      state = prefill.init_state(
+        target, drafter, policy, keys, sampling, self.capacity, prefill.CHUNK
+      )
+      return step.propose(
+        target, drafter, verifier, state, sampling, policy, stop
+      )
+
+    jax.eval_shape(draft, target, method.drafter, method.verifier, keys)
 
   @property
   def answers(self) -> int:

@@ -78,4 +78,6 @@ def _planned(session: session_lib.Session) -> int | None:
 
 
 def _bytes(tree: Any) -> int:
-  return int(sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)))
+  """Of all leaves; Python's numbers count as the arrays that jit makes."""
+  leaves = map(jax.numpy.asarray, jax.tree.leaves(tree))
+  return int(sum(x.size * x.dtype.itemsize for x in leaves))

@@ -17,13 +17,16 @@ and are never keys:
             the `quantization` that the section asks for
 
 An argument of a drafter that is annotated as a `types.Drafter` is a section of
-its own, with a `type`: so a cascade is made of any two drafters.
+its own, with a `type`: so a cascade is made of any two drafters. One annotated
+as `types.Drafter | None` with a default of None may be left out: its `type` is
+None then.
 
 A part is code that is run: use only configs you trust.
 """
 
 from collections.abc import Iterator, Mapping
 import inspect
+import typing
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -94,7 +97,9 @@ def keys(
   found = {"type": (..., (str,))}
   found |= plugins.keys(arguments, without=_PROVIDED[part])
   if part == "drafter":
-    found |= {name: (..., (ConfigDict,)) for name in nested(where, kind)}
+    for name, optional in nested(where, kind).items():
+      default = ConfigDict({"type": None}) if optional else ...
+      found[name] = default, (object,)
     if "model" in arguments:
       found |= {"model": (..., (str,)), "quantization": ("none", (str,))}
   return found
@@ -108,15 +113,20 @@ def needs(where: str, part: str, kind: str) -> set[str]:
   return {*_arguments(where, part, kind)} & given
 
 
-def nested(where: str, kind: str) -> list[str]:
-  """Arguments of a drafter that are drafters: sections within its own."""
+def nested(where: str, kind: Any) -> dict[str, bool]:
+  """Arguments of a drafter that are drafters: sections within its own.
+
+  Returns:
+    By name, whether it may be left out.
+  """
   from specjax import types
 
-  return [
-    name
+  return {
+    name: argument.default is None
     for name, argument in _arguments(where, "drafter", kind).items()
-    if argument.annotation is types.Drafter
-  ]
+    if types.Drafter
+    in (argument.annotation, *typing.get_args(argument.annotation))
+  }
 
 
 def sections(
@@ -125,7 +135,8 @@ def sections(
   """A drafter's complete section and those within it, with dotted keys."""
   yield where, section
   for name in nested(where, section.type):
-    yield from sections(f"{where}.{name}", section[name])
+    if section[name].type is not None:
+      yield from sections(f"{where}.{name}", section[name])
 
 
 def build(

@@ -47,7 +47,7 @@ def find(where: str, kind: Any, names: Mapping[str, str]) -> Callable[..., Any]:
   if not (colon and module and name):
     advice = spelling.suggestion(str(kind), names)
     raise ValueError(
-      f"{where}.type is {kind!r}: {advice}; or name package.module:Class"
+      f"{where}.type is {kind!r}: {advice} (or name package.module:Class)"
     )
   try:
     found = functools.reduce(getattr, name.split("."), _import(module))
@@ -143,7 +143,7 @@ def build(
 def failure(what: str, error: Exception) -> ValueError:
   """What a plug-in raised, in one line."""
   text = " ".join(str(error).split())
-  if not isinstance(error, ValueError):
+  if not isinstance(error, ValueError | OSError):
     text = f"{type(error).__name__}: {text}"
   return ValueError(f"{what}: {text}")
 
@@ -191,9 +191,16 @@ def _check(what: str, made: Any, protocol: Any) -> None:
       f"{protocol.__module__}.{protocol.__name__}"
     )
   numbers = (jax.Array, np.ndarray, np.generic, bool, int, float)
-  if not all(isinstance(leaf, numbers) for leaf in jax.tree.leaves(made)):
+  leaves = jax.tree.leaves(made)
+  if not all(isinstance(leaf, numbers) for leaf in leaves):
     raise ValueError(
       f"{what}: {kind} is no pytree of arrays: derive it from "
       "flax.struct.PyTreeNode, or register it with "
       "jax.tree_util.register_static"
+    )
+  is_key = lambda x: jax.dtypes.issubdtype(x, jax.dtypes.prng_key)
+  if any(is_key(getattr(leaf, "dtype", None)) for leaf in leaves):
+    raise ValueError(
+      f"{what}: {kind} holds a random key: take randomness from the streams of "
+      "the round, so that an answer depends on its seed alone"
     )

@@ -51,10 +51,15 @@ def sampling(
     )
   if tokenizer is None:
     return sampling_lib.Sampling(**numbers)
-  bias = {
-    _token("bias", token, tokenizer): _number(value)
-    for token, value in _pairs(config.bias)
-  }
+  bias: dict[int, float] = {}
+  for token, value in _pairs(config.bias):
+    found = _token("bias", token, tokenizer)
+    if found in bias:
+      raise ValueError(
+        f"sampling.bias names token {found} twice, at last as {token!r:.40}: "
+        "give one number"
+      )
+    bias[found] = _number(value)
   constraint = None
   try:
     if config.choices:

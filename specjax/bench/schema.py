@@ -54,9 +54,9 @@ _SAMPLING: sections.Keys = {
 }
 MESH: sections.Keys = {"data": (1, (int,)), "model": (1, (int,))}
 _METHOD: sections.Keys = {
-  "drafter": (..., (ConfigDict,)),
-  "verifier": ({"type": "coupled"}, (ConfigDict,)),
-  "policy": ({"type": "fixed"}, (ConfigDict,)),
+  "drafter": (..., (object,)),
+  "verifier": ({"type": "coupled"}, (object,)),
+  "policy": ({"type": "fixed"}, (object,)),
 }
 _LEAST = {
   "max_new_tokens": 0,
@@ -166,11 +166,15 @@ def described(changes: Mapping[str, Any]) -> str:
 
 def _part(where: str, part: str, given: Any) -> ConfigDict:
   """A part's section and those within it, with their defaults."""
-  keys = parts.keys(where, part, given.get("type"))
+  if not isinstance(given, ConfigDict):
+    raise ValueError(f"{where} is {given!r:.80}: give a section with a type")
+  kind = given.get("type", ...)
+  keys = parts.keys(where, part, None if kind is ... else kind)
   section = sections.complete(where, given, keys)
   if part == "drafter":
-    for name in parts.nested(where, section.type):
-      section[name] = _part(f"{where}.{name}", part, section[name])
+    for name, optional in parts.nested(where, section.type).items():
+      if not (optional and section[name] == ConfigDict({"type": None})):
+        section[name] = _part(f"{where}.{name}", part, section[name])
   return section
 
 

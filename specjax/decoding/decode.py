@@ -19,7 +19,7 @@ import numpy as np
 from specjax import cache as cache_lib
 from specjax import sampling as sampling_lib
 from specjax import sharding, types
-from specjax.decoding import draft_models
+from specjax.decoding import fitting
 from specjax.decoding import prefill as prefill_lib
 from specjax.decoding import step as step_lib
 from specjax.trees import tree
@@ -245,34 +245,7 @@ def check(
     capacity,
     target.max_position,
   )
-  draft_models.check(target, drafter, capacity)
-  wanted = feature_layers(drafter)
-  if wanted and getattr(target, "feature_layers", None) != wanted:
-    raise ValueError(
-      f"{type(drafter).__name__} reads the target's layers {wanted}, which it "
-      "does not give: use target.replace(feature_layers=...) with them"
-    )
-  if verifier.chain_only and drafter.max_depth != drafter.num_nodes:
-    raise ValueError(
-      f"{type(verifier).__name__} takes chains only, and "
-      f"{type(drafter).__name__} drafts trees: use the coupled verifier"
-    )
-  # Of siblings drawn without replacement such a rule keeps too many.
-  if (
-    getattr(verifier, "independent_siblings", False)
-    and drafter.max_depth != drafter.num_nodes
-    and not getattr(drafter, "independent_siblings", False)
-  ):
-    raise ValueError(
-      f"{type(verifier).__name__} needs siblings that were drawn independently "
-      f"and those of {type(drafter).__name__} are not: use siblings = "
-      "'independent' where a drafter has it, or multi_candidate or traversal"
-    )
-
-
-def feature_layers(drafter: types.Drafter) -> tuple[int, ...]:
-  """Layers of the target whose outputs a drafter reads; () for most."""
-  return tuple(getattr(drafter, "feature_layers", ()))
+  fitting.check(target, drafter, verifier, capacity)
 
 
 def with_features(target: Any, drafter: types.Drafter) -> types.Model:
@@ -281,7 +254,7 @@ def with_features(target: Any, drafter: types.Drafter) -> types.Model:
   Raises:
     ValueError: it has no layers to give.
   """
-  wanted = feature_layers(drafter)
+  wanted = fitting.feature_layers(drafter)
   if not wanted:
     return target
   if not hasattr(target, "feature_layers"):

@@ -48,7 +48,7 @@ def block_parallel(
   """
   head = saved_heads.load(heads, target, block_heads.BlockHead)
   depth = head.config.num_masks if length is None else length
-  ranks = head.config.draft_vocab or target.num_tokens
+  ranks = head.num_drafted(target)
   wanted = branching.plan(
     depth, tree, nodes, width, branch, beta, ranks, siblings
   )

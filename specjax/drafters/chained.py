@@ -45,7 +45,7 @@ def chained(
   """
   loaded = saved_heads.load(heads, target, chained_heads.ChainedHeads)
   depth = loaded.config.num_heads if length is None else length
-  ranks = loaded.config.draft_vocab or target.num_tokens
+  ranks = loaded.num_drafted(target)
   wanted = branching.plan(
     depth, tree, nodes, width, branch, beta, ranks, siblings
   )

@@ -50,7 +50,7 @@ def eagle(
     FileNotFoundError: there is no such folder.
   """
   head = eagle_files.load(heads, target, tuple(feature_layers))
-  ranks = head.config.draft_vocab or target.num_tokens
+  ranks = head.num_drafted(target)
   wanted = branching.plan(
     length, tree, nodes, width, branch, beta, ranks, siblings
   )

@@ -51,7 +51,7 @@ def medusa(
   """
   loaded = medusa_files.load(heads, target)
   depth = loaded.config.num_heads if length is None else length
-  ranks = loaded.config.draft_vocab or target.num_tokens
+  ranks = loaded.num_drafted(target)
   wanted = branching.plan(
     depth, tree, nodes, width, branch, beta, ranks, siblings
   )

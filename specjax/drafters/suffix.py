@@ -15,6 +15,7 @@ lengths, T drafted tokens.
 """
 
 from collections.abc import Sequence
+import math
 
 from flax import struct
 import jax
@@ -116,6 +117,17 @@ class Suffix(struct.PyTreeNode):
       )
     if self.candidates < 1:
       raise ValueError(f"candidates is {self.candidates}: use 1 or more")
+    if not 0 <= self.min_probability <= 1:
+      raise ValueError(f"min_probability is {self.min_probability}: use 0 to 1")
+    if not 0 <= self.factor < math.inf:
+      raise ValueError(f"factor is {self.factor}: use a number of 0 or more")
+    # Not `longest < 1`: NaN drafts nothing.
+    longest = self.factor * self.max_match + self.offset
+    if not longest >= 1:
+      raise ValueError(
+        f"factor {self.factor} and offset {self.offset} draft {longest:g} "
+        f"tokens after a match of {self.max_match}, the longest: use more"
+      )
 
   @property
   def num_nodes(self) -> int:

@@ -200,10 +200,11 @@ class Heuristic(LengthAlone):
 
 
 class Confidence(Fixed):
-  """Drafts while the likeliest next token has at least some probability.
+  """Drafts while its likeliest next token is sure; `fixed` without laws.
 
   The law is asked before its token is drawn, and the one that is not drafted
-  any more was never drawn: no rule is bent. For drafters that have a law.
+  any more was never drawn: no rule is bent. A drafter that has no law to ask,
+  as those that look text up, drafts `length` tokens.
 
   Attributes:
     least: the probability, from 0 (never stops) to 1.
@@ -221,10 +222,11 @@ class Confidence(Fixed):
 
 
 class Entropy(Fixed):
-  """Drafts while a bound on the chance to be kept stays above `least`.
+  """Drafts while a token is likely to be kept; `fixed` without laws.
 
-  The bound 1 - sqrt(scale * entropy) of the drafter's law, in nats, is that of
-  AdaEDL (arXiv 2410.18351).
+  It stops where a bound on that chance falls below `least`. The bound
+  1 - sqrt(scale * entropy) of the drafter's law, in nats, is that of AdaEDL
+  (arXiv 2410.18351). See `Confidence` for drafters that have no law.
 
   Attributes:
     least: of the bound, below 1; the first law under it ends the draft.

@@ -9,6 +9,7 @@ well-formed unless `max_new_tokens` cuts them short.
 
 import collections
 from collections.abc import Collection, Mapping, Sequence
+import re
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from specjax.sampling import constraints
 
 _START = b"\x00"
+_ANCHORS = {"^": "start", r"\A": "start", "$": "end", r"\z": "end"}
 MOST_STATES = 4096  # rows of the table that decoding looks tokens up in
 
 
@@ -72,8 +74,9 @@ def regex(pattern: str, tokenizer: Words) -> constraints.Automaton:
   """The whole answer matches a regular expression.
 
   Syntax is that of Rust's `regex` crate: no look-around, no back-references.
-  `^` and `$` are implied. Unicode classes such as \\w take hundreds of states:
-  [A-Za-z] is far smaller.
+  `^` and `$` are implied: around the whole, or around each alternative of it,
+  they may be written; elsewhere they are refused. Unicode classes such as \\w
+  take hundreds of states: [A-Za-z] is far smaller.
 
   Raises:
     ValueError: the package `outlines-core` is missing, the pattern is wrong or
@@ -89,19 +92,17 @@ def regex(pattern: str, tokenizer: Words) -> constraints.Automaton:
       f"{what} needs the package outlines-core: "
       "pip install 'specjax[constraints]'"
     ) from None
-  # Ids that no token has, of marks at the end and at the start. The library
-  # searches a leftmost match, which drops "ab" from "a|ab" unless the text must
-  # end there; and it refuses such an end where a pattern may be empty, unless
-  # something stands before it.
-  end = tokenizer.num_tokens
+  anchored = _anchored(pattern, what)
+  end = tokenizer.num_tokens  # No token's id; nor is the next, of the start.
   words = _spellings(tokenizer)
   words[_START] = [*words.get(_START, []), end + 1]
-  anchored = rf"\x00(?:{pattern.removeprefix('^')})\z"
   try:
     index = outlines_core.Index(anchored, outlines_core.Vocabulary(end, words))
-  except ValueError as error:
-    reason = str(error).strip().splitlines()[-1]
-    raise ValueError(f"{what} cannot be used: {reason}") from None
+  except ValueError:
+    raise ValueError(
+      f"{what} cannot be written with this vocabulary: some of its bytes are "
+      "in no tokens"
+    ) from None
   found = index.get_transitions()
   finals = index.get_final_states()
   start = found[index.get_initial_state()][end + 1]
@@ -112,6 +113,67 @@ def regex(pattern: str, tokenizer: Words) -> constraints.Automaton:
   steps = steps[steps[:, 1] < end]
   ends = {number[name] for name in finals}
   return _compile(what, steps, len(names), ends, tokenizer)
+
+
+def _anchored(pattern: str, what: str) -> str:
+  """The pattern behind a mark of the start, its end tied to the answer's.
+
+  The library searches a leftmost match, which drops "ab" from "a|ab" unless the
+  text must end there; and it refuses such an end where a pattern may be empty,
+  unless something stands before it.
+
+  Raises:
+    ValueError: the library takes no such pattern.
+  """
+  import outlines_core
+
+  bare = _without_anchors(pattern, what)
+  anchored = rf"\x00(?:{bare})\z"
+  # Alone first: `a)|(b` would close the group that is put around it. All bytes
+  # are words, so nothing but the pattern can be wrong.
+  every = outlines_core.Vocabulary(256, {bytes([i]): [i] for i in range(256)})
+  try:
+    for text in (bare, anchored):
+      outlines_core.Index(text, every)
+  except ValueError:  # What the library says is of its own parts.
+    raise ValueError(
+      f"{what} cannot be used: it is malformed, too large, or has look-around, "
+      "back-references or word boundaries"
+    ) from None
+  return anchored
+
+
+def _without_anchors(pattern: str, what: str) -> str:
+  """The pattern without the anchors that are implied.
+
+  Raises:
+    ValueError: one stands elsewhere, where it could never match or would mean a
+      line.
+  """
+  pieces = re.findall(r"\\.|.", pattern, re.DOTALL)
+  kept, inside = "", ""  # `inside` are the brackets that are open.
+  for i, piece in enumerate(pieces):
+    before, after = pieces[max(0, i - 2) : i], pieces[i + 1 : i + 2]
+    if inside.endswith("["):
+      # A class may hold classes; the first letter of one may be "]".
+      if piece == "[":
+        inside += piece
+      elif piece == "]" and before[-1:] != ["["] and before != ["[", "^"]:
+        inside = inside[:-1]
+    elif piece in ("(", "["):
+      inside += piece
+    elif piece == ")":
+      inside = inside[:-1]
+    elif piece in _ANCHORS:
+      beside = before[-1:] if _ANCHORS[piece] == "start" else after
+      if inside or beside not in ([], ["|"]):
+        raise ValueError(
+          f"{what} has {piece} inside: the whole answer matches anyway, leave "
+          r"it out (the letters are \^ and \$)"
+        )
+      continue
+    kept += piece
+  return kept
 
 
 def _numbered(

@@ -57,12 +57,17 @@ def check_exact(
     Total variation between decoding and plain sampling by case.
 
   Raises:
-    ValueError: the rule does not call itself lossless.
+    ValueError: the rule does not call itself lossless, or a kind is unknown.
     AssertionError: it is not; the smallest case that shows it.
   """
   name = type(verifier).__name__
   if not verifier.lossless:
     raise ValueError(f"{name}.lossless is False: it claims nothing to check")
+  for kind in kinds:
+    if kind not in cases.KINDS:
+      raise ValueError(
+        f"kinds holds {kind!r}: use {', '.join(map(repr, cases.KINDS))}"
+      )
   trees = () if verifier.chain_only else trees
   shapes = {f"draft length {max(x)}": range(max(x)) for x, _ in rounds}
   shapes |= {f"parents {tuple(parents)}": parents for parents, *_ in trees}

@@ -35,22 +35,19 @@ def plan(
     nodes: of a tree that grows; 0 is none.
     width: nodes that it expands a level.
     branch: children of each.
-    beta: see `plans.Static`.
+    beta: see `plans.Static`; a chain goes without.
     ranks: tokens that the drafter can tell apart.
     siblings: see `plans.Static`; a tree that grows takes the best.
 
   Raises:
-    ValueError: no such draft, both kinds of tree, or more children than ranks.
+    ValueError: no such draft or siblings, both kinds of tree, or more children
+      than ranks.
   """
   if paths and nodes:
     raise ValueError(
       f"tree is {tuple(paths)} and nodes is {nodes}: give the paths of a fixed "
       "tree or the nodes of one that grows"
     )
-  if paths:
-    shape = tree.from_config(paths)
-    shape.check(length, ranks)
-    return plans.Static(shape, float(beta), siblings)
   if nodes:
     if siblings != plans.DISTINCT:
       raise ValueError(
@@ -63,7 +60,9 @@ def plan(
         "drafter ranks: use less"
       )
     return plans.Dynamic(length, width, branch, nodes, float(beta))
-  return chain(length)
+  shape = tree.from_config(paths) if paths else chain(length).shape
+  shape.check(length, ranks)
+  return plans.Static(shape, float(beta), siblings)
 
 
 def chain(length: int) -> plans.Static:

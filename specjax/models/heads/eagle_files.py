@@ -60,17 +60,23 @@ def load(
     target: the model that it was trained for.
     feature_layers: the target's layers that the head reads, from 0; () is what
       its config.json says, else the second, the one before the middle and the
-      fourth from the end.
+      fourth from the end. Our own layout always says.
 
   Raises:
     FileNotFoundError: there is no such folder, or a file is missing.
-    ValueError: no such head, of another target, without the map of its reduced
-      vocabulary, or damaged.
+    ValueError: no such head, of another target, of other layers, without the
+      map of its reduced vocabulary, or damaged.
   """
   folder = head_files.open_folder(name)
   if saved_heads.is_own(folder):
     head = saved_heads.load(folder, target, eagle_heads.EagleHead)
-    check_layers(head.config.feature_layers, target, folder)
+    own = head.config.feature_layers
+    if feature_layers and feature_layers != own:
+      raise ValueError(
+        f"feature_layers is {feature_layers} but {folder.name} was trained for "
+        f"{own}: leave it out"
+      )
+    check_layers(own, target, folder)
     return head
   layer = _read_layer(folder)
   tensors, maps = _tensors(folder)

@@ -68,6 +68,12 @@ class Head(struct.PyTreeNode):
         {"params": self.params}, *args, method=method
       )
 
+  def num_drafted(self, target: types.Model) -> int:
+    """How many of the target's ids it can draft."""
+    if self.columns is None:
+      return target.num_tokens
+    return int((self.columns >= 0).sum())
+
   def beside(self, target: types.Model) -> Self:
     """The head on the devices of its target, which would else copy it at calls.
 

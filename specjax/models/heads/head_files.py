@@ -82,10 +82,18 @@ def open_folder(name: str | os.PathLike[str]) -> Folder:
     FileNotFoundError: there is no such folder, or it has no config.json.
     ValueError: not a folder, or its config.json is malformed.
   """
+  label = os.fspath(name)
+  path = pathlib.Path(os.path.expanduser(label))
+  # Else it would be called a model that is missing, or taken for a preset.
+  if not (":" in label or (label and path.exists())):
+    raise FileNotFoundError(
+      f"heads or adapter {label!r}: there is no such folder; name one, or "
+      "hf:owner/name@revision"
+    )
   source = sources.resolve(name)
   if source.kind != "folder":
     raise ValueError(
-      f"heads {os.fspath(name)!r} are not a folder with config.json and "
+      f"heads {label!r} are not a folder with config.json and "
       "safetensors: name one"
     )
   config = source.path / "config.json"
