@@ -185,10 +185,6 @@ def check_extra(
       )
 
 
-# Judged at every evaluation, whatever is served.
-_PLAIN = {"temperature_0": 0.0, "temperature_1": 1.0}
-
-
 def sampling(section: Mapping[str, Any]) -> sampling_lib.Sampling:
   """Settings of serving."""
   given = {
@@ -214,16 +210,7 @@ def evaluation(
     ValueError, FileNotFoundError: prompts that cannot be read.
   """
   serving = sampling(config.sampling)
-  samplings = {
-    "temperature_0": sampling_lib.Sampling(),
-    "temperature_1": sampling_lib.Sampling(temperature=jnp.ones(1)),
-  }
-  as_served = next(
-    (name for name, t in _PLAIN.items() if serving == sampling_lib.Sampling(t)),
-    "serving",
-  )
-  if as_served == "serving":
-    samplings["serving"] = sampling_lib.per_row(serving, 1)
+  samplings, as_served = _samplings(serving)
   if config.evaluation.limit:
     examples = limited(examples, config.evaluation.limit)
   prompts = _prompts(config.evaluation.prompts, tokenizer)
@@ -255,6 +242,21 @@ def evaluation(
     return {**measures, "decode": decoded, "gap": gap}
 
   return measure
+
+
+def _samplings(
+  serving: sampling_lib.Sampling,
+) -> tuple[dict[str, sampling_lib.Sampling], str]:
+  """Settings to judge by name, one row each, and which of them is served."""
+  samplings = {
+    "temperature_0": sampling_lib.Sampling(),
+    "temperature_1": sampling_lib.Sampling(temperature=jnp.ones(1)),
+  }
+  for name, temperature in (("temperature_0", 0.0), ("temperature_1", 1.0)):
+    if serving == sampling_lib.Sampling(temperature):
+      return samplings, name
+  served = {"serving": sampling_lib.per_row(serving, 1)}
+  return {**samplings, **served}, "serving"
 
 
 def _prompts(source: Any, tokenizer: tokenizers.Tokenizer) -> list[list[int]]:
