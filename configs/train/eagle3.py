@@ -4,8 +4,8 @@
 
   python -m train.run --config=configs/train/eagle3.py:ANSWERS --workdir=DIR
 
-ANSWERS is a folder with train.jsonl and validation.jsonl, answers that
-`train.regenerate` wrote for two sets of conversations.
+ANSWERS/train and ANSWERS/validation are workdirs of `train.regenerate`, for two
+sets of conversations.
 """
 
 from ml_collections import ConfigDict
@@ -19,8 +19,8 @@ def get_config(arg: str = "") -> ConfigDict:
       "objective": {"type": "eagle", "kind": "eagle3", "depth": 3},
       "losses": {"forward_kl": 1.0},
       "data": {
-        "train": f"{arg or 'runs/answers'}/train.jsonl",
-        "validation": f"{arg or 'runs/answers'}/validation.jsonl",
+        "train": f"{arg or 'runs/answers'}/train/answers.jsonl",
+        "validation": f"{arg or 'runs/answers'}/validation/answers.jsonl",
         "width": 512,
         "draft_vocab": 4096,
       },
