@@ -5,6 +5,7 @@
 import dataclasses
 
 from absl.testing import absltest, parameterized
+from flax import struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,26 +67,25 @@ class AcceptanceTest(parameterized.TestCase):
       np.testing.assert_array_equal(state.stats.accepted, state.stats.drafted)
 
 
+class Spoiled(draft_model.DraftModel):
+  """Exchanges the second drafted token, as if the model had been wrong."""
+
+  is_spoiled: jax.Array = struct.field(default=False)
+
+  def propose(self, state, context):
+    draft, state, cache = super().propose(state, context)
+    wrong = (draft.tokens[:, 1] + 1) % toys.TINY_VOCAB
+    second = jnp.where(self.is_spoiled, wrong, draft.tokens[:, 1])
+    tokens = draft.tokens.at[:, 1].set(second)
+    return draft.replace(tokens=tokens), state, cache
+
+
 class CacheTest(parameterized.TestCase):
   def rounds(self, drafter, rounds, force=()):
-    """States after each round; in rounds of `force` a draft is spoiled.
-
-    There the second drafted token is exchanged for another, as if the model
-    had been wrong about it.
-    """
-
-    class Spoiled(draft_model.DraftModel):
-      def propose(self, state, context):
-        draft, state, cache = super().propose(state, context)
-        wrong = (draft.tokens + 1) % toys.TINY_VOCAB
-        bad = draft.tokens.at[:, 1].set(wrong[:, 1])
-        return draft.replace(tokens=bad), state, cache
-
+    """States after each round; in rounds of `force` a draft is spoiled."""
     state, (sampling, policy, stop) = decoding.start(TARGET, drafter, new=70)
     for round_ in range(rounds):
-      used = drafter
-      if round_ in force:
-        used = Spoiled(drafter.model, drafter.length)
+      used = Spoiled(drafter.model, drafter.length, jnp.bool_(round_ in force))
       state, seen = _step(
         TARGET, used, coupled.Coupled(), state, sampling, policy, stop
       )
