@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import itertools
 import os
 import re
+from typing import Any
 
 import jax
 import numpy as np
@@ -44,8 +45,9 @@ NAMES: Mapping[Path, str] = {
   ("embed", "embedding"): "embed_tokens.weight",
 }
 _EMBEDDING = NAMES["embed", "embedding"]
-_MAPS = _TO_TARGET, _HAS_COLUMN = "d2t", "t2d"
-_LAYERS = "eagle_aux_hidden_state_layer_ids"
+_MAPS = TO_TARGET, HAS_COLUMN = "d2t", "t2d"
+LAYERS = "eagle_aux_hidden_state_layer_ids"
+ARCHITECTURE = "LlamaForCausalLMEagle3"
 
 
 def load(
@@ -104,12 +106,16 @@ def load(
   return head.replace(columns=columns).beside(target)
 
 
+def is_published(raw: Mapping[str, Any]) -> bool:
+  """Whether a config.json is that of an EAGLE-3 head in this layout."""
+  architectures = raw.get("architectures")
+  return "draft_vocab_size" in raw or (
+    isinstance(architectures, list) and ARCHITECTURE in architectures
+  )
+
+
 def _read_layer(folder: Folder) -> transformer.TransformerConfig:
-  architectures = folder.raw.get("architectures")
-  if "draft_vocab_size" not in folder.raw and not (
-    isinstance(architectures, list)
-    and "LlamaForCausalLMEagle3" in architectures
-  ):
+  if not is_published(folder.raw):
     raise ValueError(
       f"{folder.name}: config.json is not that of an EAGLE-3 head, which has "
       "draft_vocab_size: name another folder"
@@ -142,12 +148,12 @@ def _tensors(folder):
 
 def _columns(config, maps, target, folder) -> jax.Array | None:
   size, ids = config.draft_vocab, None
-  if _TO_TARGET in maps:
-    offsets = maps[_TO_TARGET]
+  if TO_TARGET in maps:
+    offsets = maps[TO_TARGET]
     ids = np.arange(len(offsets)) + offsets
   columns = head_files.columns(target, size, ids, folder)
-  if ids is not None and _HAS_COLUMN in maps:
-    has_column = np.flatnonzero(maps[_HAS_COLUMN])
+  if ids is not None and HAS_COLUMN in maps:
+    has_column = np.flatnonzero(maps[HAS_COLUMN])
     if not np.array_equal(has_column, np.sort(ids)):
       raise ValueError(
         f"{folder.name}: d2t and t2d name other tokens: fetch the file again"
@@ -156,16 +162,22 @@ def _columns(config, maps, target, folder) -> jax.Array | None:
 
 
 def _stated_layers(folder: Folder) -> tuple[int, ...]:
-  """The layers that config.json names; outputs of blocks counted from 0."""
+  """The layers that config.json names; outputs of blocks counted from 0.
+
+  An entry at the top counts what layers read: 1 is the output of layer 0.
+  """
   inner = folder.raw.get("eagle_config")
-  stated = inner.get(_LAYERS, []) if isinstance(inner, dict) else []
+  stated = inner.get(LAYERS) if isinstance(inner, dict) else None
+  first = 0
+  if stated is None:
+    stated, first = folder.raw.get(LAYERS) or [], 1
   layers = tuple(stated) if isinstance(stated, list) else stated
   if not json_values.is_of(layers, tuple[int, ...]):
     raise ValueError(
-      f"{folder.name}: {_LAYERS} = {weights.one_line(stated)} is no list of "
+      f"{folder.name}: {LAYERS} = {weights.one_line(stated)} is no list of "
       "layers"
     )
-  return layers
+  return tuple(i - first for i in layers)
 
 
 def usual_layers(target: types.Model) -> tuple[int, ...]:

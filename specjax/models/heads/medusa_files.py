@@ -6,11 +6,17 @@ FasterDecoding/Medusa   config.json with medusa_num_heads and
                         medusa_num_layers, medusa_lm_head.safetensors
 vLLM                    config.json with model_type medusa, model.safetensors;
                         with original_lm_head the target's output matrix
-                        stands at the end of every head
+                        stands at the end of every head; token_map names the
+                        tokens of a reduced vocabulary
+
+Axis letters: D the target's width, Q columns of a head, V vocabulary.
 """
 
+from collections.abc import Mapping
 import os
 from typing import Any
+
+import jax.numpy as jnp
 
 from specjax import types
 from specjax.models import huggingface, json_values
@@ -18,8 +24,10 @@ from specjax.models.heads import head as heads_lib
 from specjax.models.heads import head_files, saved_heads
 from specjax.models.heads.head_files import Folder, Path
 
-_PREFIX = "medusa_heads."
-_MAP, _SHARED = "token_map", "lm_head.weight"
+PREFIX = "medusa_heads."
+MAP, SHARED = "token_map", "lm_head.weight"
+# vLLM takes the first head's matrix for that of all, too.
+_COPIES = (SHARED, "lm_heads.0.weight")
 
 
 def load(
@@ -38,14 +46,55 @@ def load(
   folder = head_files.open_folder(name)
   if saved_heads.is_own(folder):
     return saved_heads.load(folder, target, heads_lib.MedusaHeads)
-  if "medusa_num_heads" in folder.raw:
+  if _is_original(folder.raw):
     return _load_original(folder, target)
-  if folder.raw.get("model_type") == "medusa":
+  if _is_vllm(folder.raw):
     return _load_vllm(folder, target)
   raise ValueError(
     f"{folder.name}: config.json is not that of Medusa heads, which has "
     "medusa_num_heads or model_type medusa: name another folder"
   )
+
+
+def is_published(raw: Mapping[str, Any]) -> bool:
+  """Whether a config.json is that of Medusa heads in a layout of others."""
+  return _is_original(raw) or _is_vllm(raw)
+
+
+def _is_original(raw: Mapping[str, Any]) -> bool:
+  return "medusa_num_heads" in raw
+
+
+def _is_vllm(raw: Mapping[str, Any]) -> bool:
+  return raw.get("model_type") == "medusa"
+
+
+def original_names(number: int, depth: int) -> dict[Path, str]:
+  """Tensor of each parameter in the original layout."""
+  names: dict[Path, str] = {}
+  for i in range(number):
+    for j in range(depth):
+      for leaf, word in (("kernel", "weight"), ("bias", "bias")):
+        path = (f"head_{i}", f"block_{j}", "linear", leaf)
+        names[path] = f"{i}.{j}.linear.{word}"
+    names[f"head_{i}", "output", "kernel"] = f"{i}.{depth}.weight"
+  return names
+
+
+def vllm_names(
+  number: int, depth: int, shares: bool, has_bias: bool = True
+) -> dict[Path, str]:
+  """The same of vLLM's; heads may share an output matrix, or have no biases."""
+  names: dict[Path, str] = {}
+  for i in range(number):
+    for j in range(depth):
+      path = (f"head_{i}", f"block_{j}", "linear")
+      names[(*path, "kernel")] = f"blocks.{i}.layers.{j}.weight"
+      if has_bias:
+        names[(*path, "bias")] = f"blocks.{i}.layers.{j}.bias"
+    if not shares:
+      names[f"head_{i}", "output", "kernel"] = f"lm_heads.{i}.weight"
+  return names
 
 
 def _load_original(
@@ -55,17 +104,11 @@ def _load_original(
   depth = json_values.read(folder.raw, "medusa_num_layers", int, least=0)
   tensors = folder.tensors(huggingface.MEDUSA)
   _check_count(number, depth, len(tensors), folder)
-  names: dict[Path, str] = {}
-  for i in range(number):
-    for j in range(depth):
-      for leaf, word in (("kernel", "weight"), ("bias", "bias")):
-        path = (f"head_{i}", f"block_{j}", "linear", leaf)
-        names[path] = f"{i}.{j}.linear.{word}"
-    names[f"head_{i}", "output", "kernel"] = f"{i}.{depth}.weight"
+  names = original_names(number, depth)
   # The file alone knows the sizes.
   size, width = _matrix(tensors, f"0.{depth}.weight", folder)
   config = heads_lib.MedusaConfig(number, depth, width, size)
-  return _finish(config, tensors, names, None, folder, target)
+  return _finish(config, size, tensors, names, None, folder, target)
 
 
 def _load_vllm(folder: Folder, target: types.Model) -> heads_lib.MedusaHeads:
@@ -77,36 +120,28 @@ def _load_vllm(folder: Folder, target: types.Model) -> heads_lib.MedusaHeads:
   size = read("truncated_vocab_size", int, vocab, least=1)
   shared = read("original_lm_head", bool, False)
   tensors = {
-    name.removeprefix(_PREFIX): stored
-    for name, stored in folder.tensors(integers=(_MAP, _PREFIX + _MAP)).items()
+    name.removeprefix(PREFIX): stored
+    for name, stored in folder.tensors(integers=(MAP, PREFIX + MAP)).items()
   }
   _check_count(number, depth, len(tensors), folder)
-  names: dict[Path, str] = {}
-  for i in range(number):
-    for j in range(depth):
-      path, name = (
-        (f"head_{i}", f"block_{j}", "linear"),
-        f"blocks.{i}.layers.{j}",
-      )
-      names[(*path, "kernel")] = f"{name}.weight"
-      if read("medusa_fc_bias", bool, False):
-        names[(*path, "bias")] = f"{name}.bias"
-    if not shared:
-      names[f"head_{i}", "output", "kernel"] = f"lm_heads.{i}.weight"
-  mapped = tensors.pop(_MAP, None)
+  bias = read("medusa_fc_bias", bool, False)
+  names = vllm_names(number, depth, shared, bias)
+  mapped = tensors.pop(MAP, None)
   if shared:
-    tensors.pop(_SHARED, None)  # A copy of the target's.
+    for name in _COPIES:
+      tensors.pop(name, None)  # Of the target's.
   ids = None
   if mapped is not None:
-    ids = head_files.read_integers(mapped, f"{folder.name}: tensor {_MAP}")
+    ids = head_files.read_integers(mapped, f"{folder.name}: tensor {MAP}")
   config = heads_lib.MedusaConfig(
     number, depth, width, None if shared else size
   )
-  return _finish(config, tensors, names, ids, folder, target)
+  return _finish(config, size, tensors, names, ids, folder, target)
 
 
 def _finish(
   config: heads_lib.MedusaConfig,
+  size: int,
   tensors: Any,
   names: dict[Path, str],
   ids: Any,
@@ -114,12 +149,15 @@ def _finish(
   target: types.Model,
 ) -> heads_lib.MedusaHeads:
   head_files.check_width(config.embed_dim, target, folder)
-  columns = None
-  if config.draft_vocab is not None:
-    columns = head_files.columns(target, config.draft_vocab, ids, folder)
+  columns = head_files.columns(target, size, ids, folder)
   head = head_files.read_head(
     heads_lib.MedusaHeads, config, tensors, names, folder, target
   )
+  if config.draft_vocab is None:
+    # The target's own matrix gives its padding no probability.
+    columns = None if ids is None else columns
+    chosen = None if ids is None else jnp.asarray(ids, jnp.int32)
+    head = head.drafting(chosen, target)
   return head.replace(columns=columns).beside(target)
 
 

@@ -29,7 +29,7 @@ from specjax.models.heads.head_files import Folder
 from specjax.models.transformer import TransformerConfig
 
 _Head = TypeVar("_Head", bound=heads_lib.Head)
-_KIND, _TARGET, _COLUMNS = "specjax_head", "target_weights", "columns"
+KIND, _TARGET, _COLUMNS = "specjax_head", "target_weights", "columns"
 # Fields that say how many modules a network has.
 _COUNTS = ("num_heads", "num_layers")
 
@@ -64,7 +64,7 @@ def save(
   }
   if head.columns is not None:
     tensors[_COLUMNS] = head.columns
-  raw = {_KIND: type(head).__name__, **dataclasses.asdict(head.config)}
+  raw = {KIND: type(head).__name__, **dataclasses.asdict(head.config)}
   if target is not None:
     raw[_TARGET] = sources.fingerprint(target)
   path.mkdir(parents=True)
@@ -75,7 +75,20 @@ def save(
 
 def is_own(folder: Folder) -> bool:
   """Whether `save` wrote it."""
-  return _KIND in folder.raw
+  return KIND in folder.raw
+
+
+def is_reduced(folder: Folder) -> bool:
+  """Whether heads are seen to draft some of their target's tokens only.
+
+  Those that draft the first ids may draft all: their target knows.
+  """
+  mapped = folder.tensors(integers=(_COLUMNS,)).get(_COLUMNS)
+  if mapped is None:
+    return False
+  found = head_files.read_integers(mapped, f"{folder.name}: tensor {_COLUMNS}")
+  first = np.arange(np.count_nonzero(found >= 0))
+  return not np.array_equal(found[: len(first)], first)
 
 
 def load(
@@ -91,13 +104,13 @@ def load(
     ValueError: a head of another kind or target, or damaged.
   """
   folder = name if isinstance(name, Folder) else head_files.open_folder(name)
-  found = folder.raw.get(_KIND)
+  found = folder.raw.get(KIND)
   if found != kind.__name__:
     raise ValueError(
       f"{folder.name} holds {weights.one_line(found or 'no head of specjax')}, "
       f"{kind.__name__} was expected: name another folder or drafter"
     )
-  own = (_KIND, _TARGET)
+  own = (KIND, _TARGET)
   raw = {key: value for key, value in folder.raw.items() if key not in own}
   config = _read_config(typing.get_type_hints(kind)["config"], raw, folder)
   head_files.check_width(_width(config), target, folder)
