@@ -35,10 +35,10 @@ class FeaturesTest(absltest.TestCase):
     self.target = toys.tiny(0).replace(feature_layers=(0, 1))
     self.said = []
 
-  def prepare(self, note=NOTE):
+  def prepare(self, note=NOTE, layers=(0, 1)):
     return features.prepare(
       self.folder,
-      self.target,
+      self.target.replace(feature_layers=layers),
       examples(),
       note,
       WIDTH,
@@ -86,10 +86,22 @@ class FeaturesTest(absltest.TestCase):
     self.assertGreater(redone.sum(), 5)
     np.testing.assert_array_equal(again[redone], first[redone])
 
+  def test_some_of_the_layers_are_read_from_a_folder_with_more(self):
+    both, second, none = (self.prepare(layers=x) for x in ((0, 1), (1,), ()))
+    batch = next(batches.all_rows(examples(), WIDTH, 4))
+    whole, half = (x.at(batch).features for x in (both, second))
+    width = self.target.config.embed_dim
+    np.testing.assert_array_equal(half, whole[..., width:])
+    self.assertIsNone(none.at(batch).features)
+
   def test_others_are_refused(self):
     self.prepare()
     with self.assertRaisesRegex(ValueError, "another target"):
       self.prepare({**NOTE, "data": "c"})
+
+  def test_a_folder_gains_the_layers_that_it_lacks(self):
+    self.prepare(layers=(1,))
+    self.assert_right(self.prepare(layers=(0, 1)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 The target is frozen, so a second epoch, or a second run on the same
 conversations, need not ask it again. A slot takes 2 (D + F) + 8 bytes: float16
 for what a network reads, whole numbers and float32 for the law's own. A folder
-is bound to its target, conversations, layers and temperature.
+is bound to its target, conversations and temperature; it serves every drafter,
+and is made anew where one reads a layer that it lacks.
 
 Axis letters: B rows, S slots, N tokens of all conversations, D model width,
 F features width.
@@ -26,43 +27,35 @@ from train import batches, conversations, packing, teacher
 
 _NOTE, _DONE = "features.json", "done"
 _ROWS = 8  # rows that the target reads at a time
-_DTYPES = {
-  "hidden": np.float16,
-  "features": np.float16,
-  "log_total": np.float32,
-  "best": np.int32,
-}
-_GIVEN = {**_DTYPES, "hidden": np.float32, "features": np.float32}
+_LAYERS = "feature_layers"
 
 
 class Features:
   """What the target says about the slots of some conversations."""
 
   def __init__(
-    self, folder: pathlib.Path, examples: Sequence[conversations.Example]
+    self,
+    folder: pathlib.Path,
+    examples: Sequence[conversations.Example],
+    layers: Sequence[int],
   ):
-    lengths = [len(example.tokens) for example in examples]
-    self._starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-    self._arrays = {
-      name: np.load(folder / f"{name}.npy", mmap_mode="r")
-      for name in _DTYPES
-      if (folder / f"{name}.npy").exists()
-    }
+    self._starts = _starts(examples)
+    self._arrays = _arrays(folder, layers, "r")
+    self._layers = layers
 
   def at(self, batch: packing.Batch) -> teacher.Teacher:
     """Of a batch [B, S]; slots of padding get those of some token."""
     source = np.maximum(np.asarray(batch.source), 0)
     place = self._starts[source] + np.asarray(batch.positions)
 
-    def take(name):
-      return self._arrays[name][place].astype(_GIVEN[name])
-
-    has_features = "features" in self._arrays
+    given = {name: array[place] for name, array in self._arrays.items()}
+    layers = [given[_layer(i)] for i in self._layers]
+    features = np.concatenate(layers, axis=-1) if layers else None
     return teacher.Teacher(
-      hidden=take("hidden"),
-      features=take("features") if has_features else None,
-      log_total=take("log_total"),
-      best=take("best"),
+      hidden=given["hidden"].astype(np.float32),
+      features=None if features is None else features.astype(np.float32),
+      log_total=given["log_total"],
+      best=given["best"],
     )
 
 
@@ -86,7 +79,7 @@ def prepare(
 
   Args:
     folder: made if it is missing; one that was stopped is gone on with.
-    target: gives the layers that are wanted.
+    target: gives the layers that are wanted; a folder may have others too.
     examples: at most `width` tokens each.
     note: what the folder is bound to, as JSON knows it.
     width: S of the rows that the target reads.
@@ -96,64 +89,81 @@ def prepare(
   Raises:
     ValueError: the folder holds those of another target or other conversations.
   """
-  folder = pathlib.Path(folder)
-  whole = {
-    **note,
-    "feature_layers": list(target.feature_layers),
-    "temperature": temperature,
-    "width": width,
-  }
+  folder, wanted = pathlib.Path(folder), target.feature_layers
+  note = {**note, "temperature": temperature, "width": width}
   path = folder / _NOTE
-  if path.exists() and json.loads(path.read_text()) != whole:
+  found = json.loads(path.read_text()) if path.exists() else note
+  there = tuple(found.pop(_LAYERS, ()))
+  if found != note:
     raise ValueError(
-      f"{folder} holds features of another target, other conversations, layers "
-      "or width: name a new folder for data.features"
+      f"{folder} holds features of another target, other conversations or "
+      "width: name a new folder for data.features"
     )
-  taken = size(examples, target) / 1e9
-  say(f"features of the target: {taken:.2f} GB in {folder}")
-  folder.mkdir(parents=True, exist_ok=True)
-  if not path.exists():
+  target = target.replace(feature_layers=tuple(sorted({*there, *wanted})))
+  if not path.exists() or target.feature_layers != there:
+    taken = size(examples, target) / 1e9
+    say(f"features of the target: {taken:.2f} GB in {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _DONE).unlink(missing_ok=True)
     _allocate(folder, target, examples)
-    path.write_text(json.dumps(whole))
+    layers = list(target.feature_layers)
+    path.write_text(json.dumps({**note, _LAYERS: layers}))
   _fill(folder, target, examples, width, temperature, say)
-  return Features(folder, examples)
+  return Features(folder, examples, wanted)
+
+
+def _layer(index: int) -> str:
+  return f"layer_{index}"
+
+
+def _starts(examples) -> np.ndarray:
+  """Where each conversation's tokens begin in the arrays."""
+  lengths = [len(example.tokens) for example in examples]
+  return np.concatenate([[0], np.cumsum(lengths)])[:-1]
+
+
+def _arrays(folder, layers, mode) -> dict[str, np.ndarray]:
+  names = ("hidden", "log_total", "best", *map(_layer, layers))
+  return {
+    name: np.load(folder / f"{name}.npy", mmap_mode=mode) for name in names
+  }
 
 
 def _allocate(folder, target, examples) -> None:
   tokens = sum(len(example.tokens) for example in examples)
-  width = target.config.embed_dim
-  shapes = {
-    "hidden": (tokens, width),
-    "features": (tokens, width * len(target.feature_layers)),
-    "log_total": (tokens,),
-    "best": (tokens,),
+  wide = (np.float16, (tokens, target.config.embed_dim))
+  kinds = {
+    "hidden": wide,
+    "log_total": (np.float32, (tokens,)),
+    "best": (np.int32, (tokens,)),
+    **{_layer(i): wide for i in target.feature_layers},
   }
-  for name, shape in shapes.items():
-    if shape[-1]:
-      np.lib.format.open_memmap(
-        folder / f"{name}.npy", "w+", _DTYPES[name], shape
-      )
+  for name, (dtype, shape) in kinds.items():
+    np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, shape)
 
 
 def _fill(folder, target, examples, width, temperature, say) -> None:
   """Batches that were not done yet, counted in a file beside the arrays."""
   counter = folder / _DONE
   done = int(counter.read_text()) if counter.exists() else 0
-  lengths = [len(example.tokens) for example in examples]
-  starts = np.concatenate([[0], np.cumsum(lengths)])
-  arrays = {
-    name: np.load(folder / f"{name}.npy", mmap_mode="r+")
-    for name in _DTYPES
-    if (folder / f"{name}.npy").exists()
-  }
+  starts, layers = _starts(examples), target.feature_layers
+  arrays = _arrays(folder, layers, "r+")
   read = jax.jit(functools.partial(teacher.read, temperature=temperature))
   whole = list(batches.all_rows(examples, width, _ROWS))
   for number, batch in enumerate(whole[done:], done + 1):
     seen = jax.device_get(read(target, batch))
     some = batch.source >= 0
     place = starts[batch.source[some]] + batch.positions[some]
+    given = {
+      "hidden": seen.hidden,
+      "log_total": seen.log_total,
+      "best": seen.best,
+    }
+    if layers:
+      parts = np.split(seen.features, len(layers), axis=-1)
+      given |= dict(zip(map(_layer, layers), parts))
     for name, array in arrays.items():
-      array[place] = getattr(seen, name)[some]
+      array[place] = given[name][some]
     if number % 50 == 0 or number == len(whole):
       for array in arrays.values():
         array.flush()

@@ -21,7 +21,8 @@ def get_config(arg: str = "") -> ConfigDict:
       "data": {
         "train": f"{arg or 'runs/answers'}/train/answers.jsonl",
         "validation": f"{arg or 'runs/answers'}/validation/answers.jsonl",
-        "width": 512,
+        "features": f"{arg or 'runs/answers'}/features",
+        "width": 384,
         "draft_vocab": 4096,
       },
       "optimizer": {"learning_rate": 1e-3, "warmup": 0.03, "clip": 0.5},

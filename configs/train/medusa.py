@@ -21,8 +21,9 @@ def get_config(arg: str = "") -> ConfigDict:
       "data": {
         "train": f"{arg or 'runs/answers'}/train/answers.jsonl",
         "validation": f"{arg or 'runs/answers'}/validation/answers.jsonl",
-        "width": 512,
-        "draft_vocab": 8192,
+        "features": f"{arg or 'runs/answers'}/features",
+        "width": 384,
+        "draft_vocab": 4096,
       },
       "optimizer": {"learning_rate": 1e-3, "warmup": 0.05},
       "evaluation": {

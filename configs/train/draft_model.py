@@ -1,0 +1,37 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A small draft model for SmolLM2, which shares its embedding and output matrix.
+
+  python -m train.run --config=configs/train/draft_model.py:ANSWERS --workdir=DIR
+
+ANSWERS/train and ANSWERS/validation are workdirs of `train.regenerate`, for two
+sets of conversations.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(arg: str = "") -> ConfigDict:
+  """The argument is the folder with the answers."""
+  return ConfigDict(
+    {
+      "target": "smollm2-135m-instruct-q4_1",
+      "objective": {"type": "draft_model", "num_layers": 1, "mlp_dim": 1152},
+      "losses": {"forward_kl": 1.0},
+      "data": {
+        "train": f"{arg or 'runs/answers'}/train/answers.jsonl",
+        "validation": f"{arg or 'runs/answers'}/validation/answers.jsonl",
+        "features": f"{arg or 'runs/answers'}/features",
+        "width": 384,
+      },
+      "optimizer": {"learning_rate": 1e-3, "warmup": 0.03},
+      "evaluation": {
+        "every": 250,
+        "depth": 3,
+        "limit": 5000,
+        "select": "temperature_0",
+      },
+      "epochs": 4,
+      "batch_size": 8,
+    }
+  ).lock()
