@@ -117,9 +117,15 @@ class _Batch:
     self.state = self._read([], program.rows)
 
   def fill(self, requests: Requests) -> None:
-    """New prompts for free rows, as many at a time as are read together."""
+    """New prompts for free rows, as many at a time as are read together.
+
+    Fewer cost as much to read, so free rows wait for others to become free as
+    long as some answer is under way.
+    """
     while True:
       free = [row for row, r in enumerate(self.requests) if r is None]
+      if len(free) < min(self.program.reading, self.program.rows):
+        return
       taken = requests.take(min(len(free), self.program.reading))
       if not taken:
         return
