@@ -112,6 +112,24 @@ class CommandTest(parameterized.TestCase):
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
     self.assertEqual(own.num_tokens, 24)
 
+  def test_heads_as_they_are_in_another_type(self):
+    self.write("half", "some", format="specjax", dtype="float16")
+    half, whole = (
+      medusa_files.load(self.folder / name, self.target)
+      for name in ("half", "some")
+    )
+    np.testing.assert_array_equal(half.columns, whole.columns)
+    jax.tree.map(
+      lambda x, y: np.testing.assert_array_equal(x, y.astype(jnp.float16)),
+      half.params,
+      whole.params,
+    )
+    sizes = [
+      (self.folder / name / "model.safetensors").stat().st_size
+      for name in ("half", "some")
+    ]
+    self.assertLess(sizes[0], 0.7 * sizes[1])
+
   def test_what_is_not_read_back_does_not_appear(self):
     real = medusa_files.load(self.folder / "whole", self.target)
     damaged = mock.Mock(side_effect=[real, ValueError("damaged")])
@@ -132,14 +150,14 @@ class CommandTest(parameterized.TestCase):
     ("none", {"drafter": "none"}, "there is no such folder"),
     ("run", {"drafter": "run"}, "is the folder of a run: name "),
     ("nothing", {"drafter": "run/drafter"}, "'no drafter', which no format"),
-    ("chained", {"drafter": "chained"}, "'ChainedHeads', which no format fits"),
-    ("mtp", {"drafter": "mtp", "format": "eagle3"}, "'mtp', which no format"),
+    ("chained", {"drafter": "chained"}, "use --format=specjax"),
+    ("mtp", {"drafter": "mtp", "format": "eagle3"}, "use --format=specjax"),
     ("model", {"drafter": "model"}, "use --format=huggingface"),
-    ("eagle3", {"drafter": "eagle3"}, "use --format=eagle3"),
+    ("eagle3", {"drafter": "eagle3"}, "use --format=eagle3 or specjax"),
     (
       "medusa",
       {"drafter": "some", "format": "eagle3"},
-      "use --format=medusa or medusa-vllm",
+      "use --format=medusa or medusa-vllm or specjax",
     ),
     ("map", {"drafter": "some"}, "has no map .* use --format=medusa-vllm"),
     ("out", {"drafter": "whole", "out": "{folder}"}, "is not empty"),

@@ -9,6 +9,7 @@
   medusa-vllm   the same as vLLM has them; a reduced vocabulary is possible
   eagle3        an EAGLE-3 head as Hugging Face folder (SGLang, vLLM)
   huggingface   a draft model of its own (Transformers and most engines)
+  specjax       heads of any kind as they are, in another type
 
 Heads that others published are read as well, so one layout becomes another.
 What is written has the shapes that its config.json asks for, is read back
@@ -39,8 +40,8 @@ from specjax.reports import report as report_lib
 _FLAGS = ("drafter", "target", "format", "out")
 _USAGE = "python -m train.export " + " ".join(f"--{x}=..." for x in _FLAGS)
 _MEDUSA, _MEDUSA_VLLM = "medusa", "medusa-vllm"
-_EAGLE3, _MODEL = "eagle3", "huggingface"
-FORMATS = (_MEDUSA, _MEDUSA_VLLM, _EAGLE3, _MODEL)
+_EAGLE3, _MODEL, _OWN = "eagle3", "huggingface", "specjax"
+FORMATS = (_MEDUSA, _MEDUSA_VLLM, _EAGLE3, _MODEL, _OWN)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -114,7 +115,8 @@ def check(folder: head_files.Folder, wanted: str) -> None:
     raise ValueError(
       f"{folder.name} holds {weights.one_line(what or 'no drafter')}, which no "
       f"format fits: there are {_MEDUSA} and {_MEDUSA_VLLM} for Medusa heads, "
-      f"{_EAGLE3} for EAGLE-3 heads and {_MODEL} for draft models"
+      f"{_EAGLE3} for EAGLE-3 heads, {_MODEL} for draft models and {_OWN} for "
+      "all heads of its own"
     )
   if wanted not in possible:
     raise ValueError(
@@ -132,14 +134,15 @@ def check(folder: head_files.Folder, wanted: str) -> None:
 def formats(folder: head_files.Folder) -> tuple[str, ...]:
   """The formats that fit what a folder holds."""
   raw, own = folder.raw, folder.raw.get(saved_heads.KIND)
+  as_it_is = (_OWN,) if own else ()
   if own == "MedusaHeads" or medusa_files.is_published(raw):
-    return (_MEDUSA, _MEDUSA_VLLM)
+    return (_MEDUSA, _MEDUSA_VLLM, *as_it_is)
   is_eagle3 = own == "EagleHead" and raw.get("kind") == "eagle3"
   if is_eagle3 or eagle_files.is_published(raw):
-    return (_EAGLE3,)
+    return (_EAGLE3, *as_it_is)
   if raw.get("model_type") in families.FAMILIES:
     return (_MODEL,)
-  return ()
+  return as_it_is
 
 
 def _write(
@@ -160,6 +163,9 @@ def _write(
     sources.save(model, own, path, _MODEL)
     sources.load(path, flags.dtype)
     return f"a draft model, layers {model.config.num_layers}"
+  if flags.format == _OWN:
+    saved_heads.copy(flags.drafter, path, flags.dtype)
+    return "heads as they are"
   if flags.format == _EAGLE3:
     head = eagle_files.load(flags.drafter, target)
     eagle_export.save(head, target, path, flags.max_length)

@@ -130,7 +130,7 @@ class BlockParallel(struct.PyTreeNode):
     tokenizer: tokenizers.Tokenizer,
   ) -> None:
     del tokenizer  # A head speaks its target's tokens.
-    saved_heads.save(self._head(params), path)
+    saved_heads.save(self._head(params), path, self.target)
 
   def _head(self, params):
     head = block_heads.BlockHead(params, None, self.config)

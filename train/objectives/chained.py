@@ -114,7 +114,7 @@ class Chained(struct.PyTreeNode):
     tokenizer: tokenizers.Tokenizer,
   ) -> None:
     del tokenizer  # A head speaks its target's tokens.
-    saved_heads.save(self._heads(params), path)
+    saved_heads.save(self._heads(params), path, self.target)
 
   def _heads(self, params):
     return chained_heads.ChainedHeads(params, None, self.config).drafting(

@@ -146,7 +146,7 @@ class Eagle(struct.PyTreeNode):
     tokenizer: tokenizers.Tokenizer,
   ) -> None:
     del tokenizer  # A head speaks its target's tokens.
-    saved_heads.save(self._head(params), path)
+    saved_heads.save(self._head(params), path, self.target)
 
   def _head(self, params):
     head = eagle_heads.EagleHead(params, None, self.config)

@@ -85,7 +85,7 @@ class EarlyExit(struct.PyTreeNode):
     tokenizer: tokenizers.Tokenizer,
   ) -> None:
     del tokenizer  # It ends in the target's own tokens.
-    saved_heads.save(self._adapter(params), path)
+    saved_heads.save(self._adapter(params), path, self.target)
 
   def _adapter(self, params):
     return exit_adapter.ExitAdapter(params, None, self.config)

@@ -97,7 +97,7 @@ class Medusa(struct.PyTreeNode):
     tokenizer: tokenizers.Tokenizer,
   ) -> None:
     del tokenizer  # A head speaks its target's tokens.
-    saved_heads.save(self._heads(params), path)
+    saved_heads.save(self._heads(params), path, self.target)
 
   def _heads(self, params):
     return heads_lib.MedusaHeads(params, None, self.config).drafting(

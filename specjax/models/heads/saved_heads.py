@@ -50,8 +50,6 @@ def save(
   Raises:
     ValueError: the folder exists.
   """
-  from safetensors import flax as safetensors
-
   path = pathlib.Path(path)
   if path.exists():
     raise ValueError(f"{path} exists already: name a new folder")
@@ -67,10 +65,49 @@ def save(
   raw = {KIND: type(head).__name__, **dataclasses.asdict(head.config)}
   if target is not None:
     raw[_TARGET] = sources.fingerprint(target)
+  _write(path, tensors, raw)
+
+
+def copy(
+  name: str | os.PathLike[str],
+  path: str | os.PathLike[str],
+  dtype: str,
+) -> None:
+  """Saves heads that `save` wrote once more, rounded to another type.
+
+  Args:
+    name: of their folder.
+    path: of a new folder.
+    dtype: of their parameters there, such as "float16".
+
+  Raises:
+    FileNotFoundError, ValueError: see `head_files.open_folder`; a folder in
+      another layout, or `path` exists.
+  """
+  from safetensors import flax as safetensors
+
+  folder, path = head_files.open_folder(name), pathlib.Path(path)
+  if not is_own(folder):
+    raise ValueError(f"{folder.name} is not in the layout of specjax")
+  found = safetensors.load_file(str(folder.path / head_files.SINGLE))
+  tensors = {
+    name: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+    for name, x in found.items()
+  }
+  _write(path, tensors, folder.raw)
+
+
+def _write(path, tensors, raw) -> None:
+  """A new folder; other users may read it like any file."""
+  from safetensors import flax as safetensors
+
   path.mkdir(parents=True)
-  safetensors.save_file(tensors, str(path / head_files.SINGLE))
+  weights_file = path / head_files.SINGLE
+  safetensors.save_file(tensors, str(weights_file))
   # The last: a folder without it is not read.
-  (path / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
+  config = path / "config.json"
+  config.write_text(json.dumps(raw, indent=2) + "\n")
+  weights_file.chmod(config.stat().st_mode)
 
 
 def is_own(folder: Folder) -> bool:

@@ -1,0 +1,33 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A draft model taught in one of three ways: a row of the table of `run`."""
+
+from ml_collections import ConfigDict
+
+LOSSES = {"text": "cross_entropy", "laws": "forward_kl"}
+STEPS = 600
+TOKENS = 100_000  # of answers
+
+
+def get_config(arg: str = "runs/data,original,text") -> ConfigDict:
+  """The argument is the folder of `run`, whose answers, and what is taught."""
+  folder, answers, taught = arg.split(",")
+  return ConfigDict(
+    {
+      "target": "smollm2-135m-instruct-q4_1",
+      "objective": {"type": "draft_model", "num_layers": 1, "mlp_dim": 1152},
+      "losses": {LOSSES[taught]: 1.0},
+      "data": {
+        "train": f"{folder}/{answers}.jsonl",
+        "validation": f"{folder}/validation.jsonl",
+        "features": f"{folder}/features-{answers}",
+        "limit": TOKENS,
+        "width": 384,
+      },
+      "optimizer": {"learning_rate": 1e-3, "warmup": 0.05},
+      "evaluation": {"every": 1_000_000, "depth": 1, "limit": 20_000},
+      "steps": STEPS,
+      "batch_size": 8,
+      "tensorboard": False,
+    }
+  ).lock()

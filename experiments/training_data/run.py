@@ -1,0 +1,104 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Does it matter whose answers a draft learns from, and what of them?
+
+  python -m experiments.training_data.run --conversations=FILE \
+    --answers=runs/answers --workdir=runs/data
+
+trains one draft model three times with equal steps and equally many tokens of
+answers to the same questions: the text of the recorded answers, the text of the
+target's own answers, and the target's laws along its own answers. Writes
+data.json: acceptance on held-out answers of the target. The same command goes
+on where it was stopped.
+"""
+
+import argparse
+import json
+import pathlib
+from typing import Any
+
+from specjax.reports import report
+from specjax.text import records
+from train import run
+
+CONFIG = "experiments/training_data/config.py"
+ROWS = (("original", "text"), ("regenerated", "text"), ("regenerated", "laws"))
+JUDGED = ("temperature_0", "temperature_1")
+
+
+def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
+  """Trains what is missing and shows the table."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--conversations", required=True)
+  parser.add_argument("--answers", default="runs/answers")
+  parser.add_argument("--workdir", default="runs/data")
+  flags = parser.parse_args(argv)
+  folder, answers = pathlib.Path(flags.workdir), pathlib.Path(flags.answers)
+  folder.mkdir(parents=True, exist_ok=True)
+  if not (folder / "original.jsonl").exists():
+    write_texts(folder, pathlib.Path(flags.conversations), answers)
+  rows = []
+  for whose, taught in ROWS:
+    own = folder / f"{whose}-{taught}"
+    config = f"{CONFIG}:{folder},{whose},{taught}"
+    status = run.main([f"--config={config}", f"--workdir={own}"])
+    if status:
+      raise SystemExit(status)
+    after = json.loads((own / "summary.json").read_text())["after"]
+    rows.append(
+      {
+        "answers": whose,
+        "taught": taught,
+        **{name: after[name]["alpha"] for name in JUDGED},
+        **{f"{n}_interval": after[n]["alpha_interval"] for n in JUDGED},
+      }
+    )
+    (folder / "data.json").write_text(json.dumps(rows, indent=2) + "\n")
+  report.show_table(
+    ("answers", "taught", "alpha at 0", "alpha at 1"),
+    [
+      (row["answers"], row["taught"], *(f"{row[n]:.3f}" for n in JUDGED))
+      for row in rows
+    ],
+  )
+  return rows
+
+
+def write_texts(
+  folder: pathlib.Path, conversations: pathlib.Path, answers: pathlib.Path
+) -> None:
+  """The same questions with both answers, in the order of the target's."""
+  recorded = dict(_first_answers(conversations))
+  asked = [
+    line
+    for line in _lines(answers / "train" / "answers.jsonl")
+    if line["turn"] == 0 and line["id"] in recorded
+  ]
+  held_out = _lines(answers / "validation" / "answers.jsonl")
+  for name, lines in (
+    ("regenerated", asked),
+    ("validation", held_out),
+    # The last: where it is, all are.
+    ("original", [recorded[line["id"]] for line in asked]),
+  ):
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / f"{name}.jsonl").write_text(text)
+
+
+def _first_answers(path: pathlib.Path):
+  """Conversations up to their first answer, by id."""
+  for number, record in enumerate(_lines(path)):
+    messages = records.messages(record, f"{path}:{number + 1}") or []
+    roles = [message["role"] for message in messages]
+    if "assistant" in roles:
+      end = roles.index("assistant") + 1
+      name = records.name(record, number)
+      yield name, {"id": name, "messages": messages[:end]}
+
+
+def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
+  return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+if __name__ == "__main__":
+  main()
