@@ -130,6 +130,21 @@ class CommandTest(parameterized.TestCase):
     ]
     self.assertLess(sizes[0], 0.7 * sizes[1])
 
+  def test_a_draft_model_without_its_targets_embedding(self):
+    config = self.write("layers", "model", format="specjax")
+    self.assertEqual(config["vocabulary_of"], self.name)
+    (found, own), (wanted, _) = (
+      sources.load(self.folder / name) for name in ("layers", "model")
+    )
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    self.assertEqual(own.num_tokens, 24)
+    sizes = [
+      (self.folder / name / "model.safetensors").stat().st_size
+      for name in ("layers", "model")
+    ]
+    embedding = 4 * self.target.params["embed"]["embedding"].size
+    self.assertLess(sizes[0], sizes[1] - 0.9 * embedding)
+
   def test_what_is_not_read_back_does_not_appear(self):
     real = medusa_files.load(self.folder / "whole", self.target)
     damaged = mock.Mock(side_effect=[real, ValueError("damaged")])
@@ -152,7 +167,7 @@ class CommandTest(parameterized.TestCase):
     ("nothing", {"drafter": "run/drafter"}, "'no drafter', which no format"),
     ("chained", {"drafter": "chained"}, "use --format=specjax"),
     ("mtp", {"drafter": "mtp", "format": "eagle3"}, "use --format=specjax"),
-    ("model", {"drafter": "model"}, "use --format=huggingface"),
+    ("model", {"drafter": "model"}, "use --format=huggingface or specjax"),
     ("eagle3", {"drafter": "eagle3"}, "use --format=eagle3 or specjax"),
     (
       "medusa",

@@ -9,7 +9,8 @@
   medusa-vllm   the same as vLLM has them; a reduced vocabulary is possible
   eagle3        an EAGLE-3 head as Hugging Face folder (SGLang, vLLM)
   huggingface   a draft model of its own (Transformers and most engines)
-  specjax       heads of any kind as they are, in another type
+  specjax       heads of any kind as they are, in another type; of a draft model
+                that was trained with its target's embedding, its own layers
 
 Heads that others published are read as well, so one layout becomes another.
 What is written has the shapes that its config.json asks for, is read back
@@ -22,10 +23,13 @@ from collections.abc import Sequence
 import pathlib
 import sys
 import tempfile
+from typing import Any
+
+import jax
 
 from specjax import tokenizers
 from specjax.bench import command_line
-from specjax.models import families, sources, weights
+from specjax.models import borrowed, families, sources, weights
 from specjax.models import model as model_lib
 from specjax.models.heads import (
   eagle_export,
@@ -87,14 +91,15 @@ def run(argv: Sequence[str]) -> None:
   out = pathlib.Path(flags.out).expanduser()
   if out.exists() and not (out.is_dir() and not any(out.iterdir())):
     raise ValueError(f"{out} exists and is not empty: name a new folder")
-  check(head_files.open_folder(flags.drafter), flags.format)
+  folder = head_files.open_folder(flags.drafter)
+  check(folder, flags.format)
   target, tokenizer = sources.load(flags.target, flags.dtype)
   out.parent.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory(
     dir=out.parent, prefix=f".{out.name}-"
   ) as scratch:
     made = pathlib.Path(scratch) / out.name
-    what = _write(flags, target, tokenizer, made)
+    what = _write(flags, folder, target, tokenizer, made)
     made.rename(out)
   report_lib.say(f"{out}: {what}, {flags.dtype}")
 
@@ -116,7 +121,7 @@ def check(folder: head_files.Folder, wanted: str) -> None:
       f"{folder.name} holds {weights.one_line(what or 'no drafter')}, which no "
       f"format fits: there are {_MEDUSA} and {_MEDUSA_VLLM} for Medusa heads, "
       f"{_EAGLE3} for EAGLE-3 heads, {_MODEL} for draft models and {_OWN} for "
-      "all heads of its own"
+      "what it trained itself"
     )
   if wanted not in possible:
     raise ValueError(
@@ -141,28 +146,20 @@ def formats(folder: head_files.Folder) -> tuple[str, ...]:
   if is_eagle3 or eagle_files.is_published(raw):
     return (_EAGLE3, *as_it_is)
   if raw.get("model_type") in families.FAMILIES:
-    return (_MODEL,)
+    return (_MODEL, _OWN)
   return as_it_is
 
 
 def _write(
   flags: argparse.Namespace,
+  folder: head_files.Folder,
   target: model_lib.Model,
   tokenizer: tokenizers.Tokenizer,
   path: pathlib.Path,
 ) -> str:
   """Writes a folder and reads it back; returns what it is."""
-  if flags.format == _MODEL:
-    model, own = sources.load(flags.drafter, flags.dtype)
-    why = tokenizers.mismatch(tokenizer, own)
-    if why is not None:
-      raise ValueError(
-        f"{flags.drafter} has another vocabulary than {flags.target} ({why}): "
-        "name the target that it was trained for"
-      )
-    sources.save(model, own, path, _MODEL)
-    sources.load(path, flags.dtype)
-    return f"a draft model, layers {model.config.num_layers}"
+  if _MODEL in formats(folder):
+    return _write_model(flags, target, tokenizer, path)
   if flags.format == _OWN:
     saved_heads.copy(flags.drafter, path, flags.dtype)
     return "heads as they are"
@@ -184,6 +181,38 @@ def _write(
     what = f"{head.config.num_heads} Medusa heads"
   drafted = found.num_drafted(target)
   return f"{what}, which draft {drafted} of {target.num_tokens} tokens"
+
+
+def _write_model(flags, target, tokenizer, path) -> str:
+  model, own = sources.load(flags.drafter, flags.dtype)
+  why = tokenizers.mismatch(tokenizer, own)
+  if why is not None:
+    raise ValueError(
+      f"{flags.drafter} has another vocabulary than {flags.target} ({why}): "
+      "name the target that it was trained for"
+    )
+  if flags.format == _MODEL:
+    sources.save(model, own, path, _MODEL)
+  else:
+    for name in borrowed.BORROWED:
+      mine, theirs = (x.params.get(name) for x in (model, target))
+      if not _are_equal(mine, theirs):
+        raise ValueError(
+          f"{flags.drafter} has an embedding of its own: use --format={_MODEL}"
+        )
+    borrowed.save(model, flags.target, path, flags.dtype)
+  sources.load(path, flags.dtype)
+  return f"a draft model, layers {model.config.num_layers}"
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+  """Whether two trees of parameters are the same, None included."""
+  leaves = jax.tree.leaves
+  same_shape = jax.tree.structure(one) == jax.tree.structure(other)
+  return same_shape and all(
+    a.shape == b.shape and bool((a == b).all())
+    for a, b in zip(leaves(one), leaves(other))
+  )
 
 
 def _base(name: str) -> str:

@@ -96,7 +96,7 @@ def load_params(
     for path, name in names.items()
   }
   for path, stored in parts.items():
-    _check_shape(path, shapes[path], names[path], stored, source)
+    check_shape(path, shapes[path], names[path], stored, source)
   plan = placement.plan(config, mesh)
   params: dict[str, Any] = {}
   for path, stored in parts.items():
@@ -109,11 +109,12 @@ def load_params(
       label=f"{source}: tensor {names[path]}",
     )
     for leaf, value in int8.leaves(config, path, array).items():
-      _put(params, leaf, plan.put(leaf, value))
+      put(params, leaf, plan.put(leaf, value))
   return params
 
 
-def _put(tree: dict[str, Any], path: Path, leaf: Any) -> None:
+def put(tree: dict[str, Any], path: Path, leaf: Any) -> None:
+  """Puts a parameter into its place of a tree."""
   for part in path[:-1]:
     tree = tree.setdefault(part, {})
   tree[path[-1]] = leaf
@@ -141,13 +142,14 @@ def _stored_part(
   return stored.part(3 * size, first, size)
 
 
-def _check_shape(
+def check_shape(
   path: Path,
   shape: tuple[int, ...],
   name: str,
   stored: weights.Stored,
   source: str,
 ) -> None:
+  """Refuses a tensor of another shape; a file's matrices are transposed."""
   wanted = shape[::-1] if path[-1] == "kernel" else shape
   if stored.shape != wanted:
     raise ValueError(

@@ -27,6 +27,7 @@ from jax.sharding import Mesh
 
 from specjax import tokenizers
 from specjax.models import (
+  borrowed,
   gguf,
   huggingface,
   huggingface_save,
@@ -58,7 +59,8 @@ class Source:
   """A model on this machine.
 
   Attributes:
-    kind: "folder" (Hugging Face), "gguf" or "orbax" (our own folders).
+    kind: "folder" (Hugging Face), "gguf", "orbax" (our own folders) or
+      "borrowed" (our own, with the vocabulary of another model).
     path: the folder or file.
     description: what a record of a run says about its origin; with a preset
       or the hub, it fixes the content.
@@ -92,8 +94,7 @@ def resolve(name: str | os.PathLike[str]) -> Source:
     return resolve(_read_preset(preset).source)
   path = pathlib.Path(os.path.expanduser(name))
   if name and path.is_dir():
-    kind = "orbax" if orbax.is_model(path) else "folder"
-    return Source(kind, path, str(path))
+    return Source(_folder_kind(path), path, str(path))
   if path.is_file():
     return _local_file(path)
   if "/" in name or "\\" in name or path.suffix in (".gguf", ".safetensors"):
@@ -126,6 +127,14 @@ def load(
   source = name if isinstance(name, Source) else resolve(name)
   if source.kind == "orbax":
     return orbax.load(source.path, dtype, kind, mesh)
+  if source.kind == "borrowed":
+    lender = resolve(borrowed.lender(source.path))
+    if lender.kind == "borrowed":
+      raise ValueError(
+        f"{source.path.name} borrows from {lender.path.name}, which borrows too"
+      )
+    other, tokenizer = load(lender, dtype, quantization, mesh)
+    return borrowed.load(source.path, other, dtype, mesh), tokenizer
   if source.kind == "gguf":
     config, params, metadata = gguf.load(source.path, dtype, kind, mesh)
     tokenizer = tokenizers.from_gguf(metadata)
@@ -169,6 +178,12 @@ def fingerprint(model: Model) -> str:
   See `weights.fingerprint`.
   """
   return weights.fingerprint(placement.stored(model.config, model.params))
+
+
+def _folder_kind(path: pathlib.Path) -> str:
+  if orbax.is_model(path):
+    return "orbax"
+  return "borrowed" if borrowed.is_model(path) else "folder"
 
 
 def _local_file(path: pathlib.Path) -> Source:
