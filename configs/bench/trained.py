@@ -1,0 +1,57 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The drafters trained for SmolLM2 on 8 prompts of each Spec-Bench group.
+
+  python -m specjax.run --workdir=runs/trained \
+    --config=configs/bench/trained.py:PATH/question.jsonl
+
+Prompts, tokens and runs are those of `spec_bench_small`. Each drafter once with
+a fixed length, which shows what it keeps, and once in `gain`, which drafts only
+where that pays. In `lookup_eagle3` the head drafts where nothing can be copied.
+"""
+
+import importlib.util
+import pathlib
+
+from ml_collections import ConfigDict
+
+FOLDER = pathlib.Path(__file__).parents[1] / "drafters" / "smollm2"
+LENGTH = 3
+
+
+def drafters() -> dict[str, dict]:
+  """Sections of the config by name."""
+  where = lambda name: str(FOLDER / name)
+  eagle = {"type": "eagle", "heads": where("eagle3"), "length": LENGTH}
+  lookup = {"type": "ngram", "length": 7, "min_n": 2, "max_n": 3}
+  return {
+    "eagle3": eagle,
+    "medusa": {"type": "medusa", "heads": where("medusa"), "length": LENGTH},
+    "lookup_eagle3": {"type": "cascade", "first": lookup, "second": eagle},
+  }
+
+
+def get_config(arg: str = "") -> ConfigDict:
+  """The comparison; `arg` is the path of question.jsonl."""
+  config = _spec_bench_small().get_config(arg).unlock()
+  config.methods = ConfigDict(
+    {
+      name + suffix: {
+        "drafter": drafter,
+        "verifier": {"type": "coupled"},
+        "policy": {"type": policy},
+      }
+      for suffix, policy in (("", "fixed"), ("_gain", "expected_gain"))
+      for name, drafter in drafters().items()
+    }
+  )
+  return config.lock()
+
+
+def _spec_bench_small():
+  """The config beside this one; configs are files, not a package."""
+  path = pathlib.Path(__file__).with_name("spec_bench_small.py")
+  spec = importlib.util.spec_from_file_location(path.stem, path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
