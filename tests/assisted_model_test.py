@@ -14,7 +14,6 @@ from specjax import sampling as sampling_lib
 from specjax import testing
 from specjax.decoding import step
 from specjax.drafters import assisted_model, draft_model
-from specjax.policies import policy
 from specjax.testing import table
 from specjax.verifiers import coupled
 from tests import decoding, toys
@@ -39,9 +38,7 @@ class AssistedModelTest(parameterized.TestCase):
     )
     fed, rounds = [], []
     for drafter in drafters:
-      state, settings = decoding.start(
-        TARGET, drafter, sampling=SAMPLING, policy=policy.Fixed(5)
-      )
+      state, settings = decoding.start(TARGET, drafter, sampling=SAMPLING)
       drafts = []
       for _ in range(4):
         state, seen = _step(

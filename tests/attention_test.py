@@ -6,6 +6,7 @@ from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from specjax.models import attention, model
 from tests import toys
@@ -43,10 +44,18 @@ class AttentionTest(parameterized.TestCase):
       # float32 sums of up to 150 terms in two orders.
       np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-4, err_msg=name)
 
+  @parameterized.parameters(((70, 3), None, 100), ((0, 0), 20, 192))
+  def test_of_a_chain(self, lengths, window, capacity):
+    self.check_chain(lengths, window, capacity)
+
   @parameterized.product(
     lengths=((0, 0), (70, 3)), window=(None, 1, 20), capacity=(100, 192)
   )
-  def test_of_a_chain(self, lengths, window, capacity):
+  @pytest.mark.slow
+  def test_of_more_chains(self, lengths, window, capacity):
+    self.check_chain(lengths, window, capacity)
+
+  def check_chain(self, lengths, window, capacity):
     """Several key blocks, ragged rows; a capacity that blocks do not divide."""
     q, k, v, weights = inputs(30, capacity)
     starts = jnp.asarray(lengths, jnp.int32)

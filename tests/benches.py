@@ -8,6 +8,7 @@ from specjax import data
 from specjax import session as session_lib
 from specjax.bench import build, measure
 from specjax.drafters import ngram
+from specjax.policies import policy
 from tests import toys
 
 PROMPTS = ((5, 6, 7, 5, 6), (3,), (9, 9))
@@ -35,8 +36,10 @@ def bench(batch_size=1, runs=2, ids=PROMPTS, **settings: Any):
       session_lib.Settings(max_new_tokens=6, **settings),
     ),
     methods={
-      "a": session_lib.Method(ngram.NGram(2)),
-      "b": session_lib.Method(ngram.NGram(3)),
+      name: session_lib.Method(
+        ngram.NGram(length), policy=policy.Fixed(length, widths=())
+      )
+      for name, length in (("a", 2), ("b", 3))
     },
     batch_size=batch_size,
     capacity=128,

@@ -221,10 +221,14 @@ class OutsideTest(parameterized.TestCase):
     """Of a target that must be made to give the features that heads read."""
     self.check(toys.tiny(), DRAFTERS[name](), "pausing")
 
-  @parameterized.parameters(
-    ("cascade", "expected_gain"), ("draft_tree", "pausing")
-  )
-  def test_policies_of_table_models(self, name, kind):
+  def test_policies_of_table_models(self):
+    self.check_tables("cascade", "expected_gain")
+
+  @pytest.mark.slow
+  def test_policies_of_trees_of_table_models(self):
+    self.check_tables("draft_tree", "pausing")
+
+  def check_tables(self, name, kind):
     """Whatever was measured, the text is that of plain decoding."""
     rng = np.random.default_rng(2)
     logits = 2 * rng.normal(size=(32, 32)).astype(np.float32)

@@ -22,7 +22,6 @@ from specjax.drafters import (
   suffix,
   tree_draft_model,
 )
-from specjax.policies import policy
 from specjax.testing import table
 from specjax.verifiers import rejection
 from tests import decoding, draft_heads, toys
@@ -44,12 +43,12 @@ class CascadeTest(parameterized.TestCase):
     drafter = lookup_or_model(toys.noisy(TARGET), 3, copies=5)
     self.assertEqual(drafter.num_nodes, 5)
     state, settings = decoding.start(
-      TARGET, drafter, PROMPTS, sampling=SAMPLING, policy=policy.Fixed(5)
+      TARGET, drafter, PROMPTS, sampling=SAMPLING
     )
-    _, seen = jax.jit(step.step)(
+    _, draft = jax.jit(step.propose)(
       TARGET, drafter, rejection.Rejection(), state, *settings
     )
-    draft = jax.device_get(seen.draft)
+    draft = jax.device_get(draft)
     np.testing.assert_array_equal(draft.count, [4, 3, 3])
     np.testing.assert_array_equal(draft.tokens[0, :4], [9, 3, 7, 8])
     mass = np.exp(draft.log_q)
@@ -65,6 +64,7 @@ class CascadeTest(parameterized.TestCase):
     self.assertEqual(decoding.answers(state), decoding.answers(plain))
     self.assertEqual(decoding.outcomes(state), {"none", "some", "all"})
 
+  @pytest.mark.slow
   def test_a_model_that_slept_wakes_up_right(self):
     """The target drafts for itself, and lookup takes rounds in between."""
     drafter = cascade.Cascade(
@@ -80,13 +80,10 @@ class CascadeTest(parameterized.TestCase):
     self.assertGreater(int(models.sum()), 3)
     np.testing.assert_array_equal(accepted[models], drafted[models])
 
-  def test_heads_come_second(self):
-    """They get the layers that they read, through two cascades."""
-    self.check_second("eagle3")
-
-  @parameterized.parameters("mtp", "early_exit")
+  @parameterized.parameters("eagle3", "mtp", "early_exit")
   @pytest.mark.slow
-  def test_others_come_second(self, kind):
+  def test_who_comes_second(self, kind):
+    """Heads get the layers that they read, through two cascades."""
     self.check_second(kind)
 
   def check_second(self, kind):
@@ -113,6 +110,7 @@ class CascadeTest(parameterized.TestCase):
     drafter = cascade.cascade(
       ngram.NGram(3), draft_heads.drafter("eagle3", target)
     )
+    self.assertEqual(drafter.feature_layers, draft_heads.FEATURE_LAYERS)
     with self.assertRaisesRegex(ValueError, r"reads the .* layers \(0, 1"):
       decoding.run(target.replace(feature_layers=()), drafter)
 

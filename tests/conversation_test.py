@@ -15,11 +15,13 @@ from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax.answers import Method, Settings
 from specjax.drafters import draft_model, empty, ngram
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled, rejection
 from tests import decoding, toys
 from tests.decoding import Letters
@@ -61,13 +63,14 @@ SCENARIOS = (
       )
     },
   ),
-  (
-    "rejection_greedy",
-    PLAIN,
-    DRAFT,
-    rejection.Rejection(),
-    {"sampling": sampling_lib.Sampling()},
-  ),
+)
+
+GREEDY = (
+  "rejection_greedy",
+  PLAIN,
+  DRAFT,
+  rejection.Rejection(),
+  {"sampling": sampling_lib.Sampling()},
 )
 
 
@@ -109,7 +112,8 @@ class ConversationTest(parameterized.TestCase):
     return session_lib.Session(
       model,
       letters,
-      Method(drafter, verifier),
+      # One width: each further one is a pass more to compile.
+      Method(drafter, verifier, policy_lib.Fixed(drafter.max_depth, ())),
       Settings(**options),
       prompts,
       capacity=128,
@@ -123,6 +127,13 @@ class ConversationTest(parameterized.TestCase):
 
   @parameterized.named_parameters((s[0], s) for s in SCENARIOS)
   def test_a_further_turn_is_a_fresh_prompt(self, scenario):
+    self.check_turns(scenario)
+
+  @pytest.mark.slow
+  def test_a_further_turn_under_a_ratio_rule(self):
+    self.check_turns(GREEDY)
+
+  def check_turns(self, scenario):
     kept = self.start(scenario, PROMPTS)
     whole = [list(prompt) for prompt in PROMPTS]
     for turn in TURNS:

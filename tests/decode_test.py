@@ -29,16 +29,15 @@ class TracesTest(parameterized.TestCase):
     Prompts, their lengths, seeds, settings, weights, draft lengths, stop ids
     and budgets are data; shapes, dtypes and which settings exist are not.
     """
-    drafter = draft_model.DraftModel(toys.noisy(toys.tiny()), 4)
+    drafter = draft_model.DraftModel(toys.part(16), 4)
     settings = sampling_lib.Sampling(temperature=jnp.array([0, 0.5, 1]))
-    target = toys.tiny()
     # A capacity of its own: what other tests compile must not matter.
     defaults: dict[str, Any] = {
       "sampling": settings,
       "length": 4,
       "capacity": 90,
     }
-    run = lambda target=target, drafter=drafter, **options: decoding.run(
+    run = lambda target=CYCLE, drafter=drafter, **options: decoding.run(
       target, drafter, **(defaults | options)
     )
     run()
@@ -50,8 +49,8 @@ class TracesTest(parameterized.TestCase):
     run(eos=[3, 4, 5])
     run(new=[0, 1, 17])
     run(sampling=jax.tree.map(lambda x: x + 0.1, settings))
-    run(target=toys.tiny(8))
-    run(drafter=dataclasses.replace(drafter, model=toys.tiny(9)))
+    run(target=toys.skip(16))
+    run(drafter=dataclasses.replace(drafter, model=toys.skip(16)))
     run(rounds=3)
     self.assertEqual(decoding.compiled(), before)
     run(sampling=sampling_lib.Sampling())
@@ -126,9 +125,15 @@ class TemperatureTest(parameterized.TestCase):
       self.assertTrue(np.all((accepted >= 0) & (accepted <= 3)))
       self.assertTrue(np.all(np.isfinite(state.log_probs)))
 
-  @parameterized.parameters(coupled.Coupled(), rejection.Rejection())
   @pytest.mark.fault_case("B14")
-  def test_default_settings_do_not_make_it_greedy(self, verifier):
+  def test_default_settings_do_not_make_it_greedy(self):
+    self.check_uniform(rejection.Rejection())
+
+  @pytest.mark.slow
+  def test_coupled_is_not_greedy_either(self):
+    self.check_uniform(coupled.Coupled())
+
+  def check_uniform(self, verifier):
     """EricLBuehler/mistral.rs#2424: temperature has no effect.
 
     400 tokens of a uniform law over four: each 60 to 140 times, which is more
@@ -167,9 +172,15 @@ class Constant(ngram.NGram):
 class BlockTest(parameterized.TestCase):
   """Settings that must reach every slot of a block."""
 
-  @parameterized.parameters(coupled.Coupled(), rejection.Rejection())
   @pytest.mark.fault_case("B25")
-  def test_penalty_sees_the_tokens_of_its_own_block(self, verifier):
+  def test_penalty_sees_the_tokens_of_its_own_block(self):
+    self.check_penalty(coupled.Coupled())
+
+  @pytest.mark.slow
+  def test_penalty_in_a_block_of_a_ratio_rule(self):
+    self.check_penalty(rejection.Rejection())
+
+  def check_penalty(self, verifier):
     """sgl-project/sglang#28180: repetition is ignored inside a block.
 
     Of logits [2, 1.9, .1, 0] and a penalty of 1.5: 0, then 1 (2 / 1.5 is
@@ -187,9 +198,15 @@ class BlockTest(parameterized.TestCase):
       )
       self.assertEqual(decoding.answers(state), [[0, 1, 0, 0, 0, 0]] * 3)
 
-  @parameterized.parameters(coupled.Coupled(), rejection.Rejection())
   @pytest.mark.fault_case("B27")
-  def test_filters_reach_drafted_slots(self, verifier):
+  def test_filters_reach_drafted_slots(self):
+    self.check_filters(rejection.Rejection())
+
+  @pytest.mark.slow
+  def test_filters_reach_slots_of_coupled_drafts(self):
+    self.check_filters(coupled.Coupled())
+
+  def check_filters(self, verifier):
     """vllm-project/vllm#42744: min-p reaches the target's own token only."""
     sampling = sampling_lib.per_row(
       sampling_lib.Sampling(temperature=1, min_p=0.5), 3

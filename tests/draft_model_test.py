@@ -50,8 +50,14 @@ class AcceptanceTest(parameterized.TestCase):
       self.assertEqual(stats["emitted"], [5] * 4)
       self.assertEqual(stats["accepted"], stats["drafted"])
 
-  @parameterized.parameters(coupled.Coupled(), rejection.Rejection())
-  def test_nothing_is_refused_while_lengths_change(self, verifier):
+  def test_nothing_is_refused_while_lengths_change(self):
+    self.check_lengths(coupled.Coupled())
+
+  @pytest.mark.slow
+  def test_rejection_refuses_nothing_either(self):
+    self.check_lengths(rejection.Rejection())
+
+  def check_lengths(self, verifier):
     """Contract pitfall 17: a caught-up drafter must not read a pad's logits.
 
     Some rows sleep for rounds while others draft; the draft is the target, so
@@ -118,6 +124,7 @@ class CacheTest(parameterized.TestCase):
         stats = decoding.counters(state, row)
         self.assertEqual(stats["emitted"], [length + 1] * 6)
 
+  @pytest.mark.slow
   @pytest.mark.fault_case("B30")
   def test_laws_of_a_round_are_those_of_a_full_forward(self):
     """Also the first round's, whose prompt is longer than a catch-up pass."""
@@ -147,13 +154,29 @@ class CacheTest(parameterized.TestCase):
 
 
 class VocabularyTest(parameterized.TestCase):
-  @parameterized.parameters((64, 72), (72, 64))
   @pytest.mark.fault_case("B42")
-  def test_paddings_of_different_size(self, target_width, draft_width):
-    """vllm-project/vllm#7252: one tokenizer, embeddings padded differently.
+  def test_paddings_of_different_size(self):
+    """vllm-project/vllm#7252: one tokenizer, embeddings padded differently."""
+    self.check_laws(64, 72)
 
-    The padded rows would win: they are the draft's and target's best.
-    """
+  @pytest.mark.slow
+  def test_a_target_of_more_rows(self):
+    self.check_laws(72, 64)
+
+  @parameterized.parameters((64, 72), (72, 64))
+  @pytest.mark.slow
+  def test_text_of_different_paddings(self, target_width, draft_width):
+    target, draft = self.models(target_width, draft_width)
+    last_logits = toys.last_logits(target)
+    got = decoding.answers(decoding.run(target, draft, new=12))
+    for row, prompt in enumerate(decoding.PROMPTS):
+      expected, _ = reference.generate(
+        last_logits, prompt, 12, key=reference.row_key(0), temperature=0
+      )
+      self.assertEqual(got[row], expected)
+
+  def models(self, target_width, draft_width):
+    """The padded rows would win: they are the draft's and target's best."""
 
     def model(width, seed):
       config = dataclasses.replace(toys.TINY_CONFIG, vocab_size=width)
@@ -163,8 +186,11 @@ class VocabularyTest(parameterized.TestCase):
       params = {**made.params, "unembed": {"kernel": wide}}
       return dataclasses.replace(made, params=params)
 
-    target = model(target_width, 0)
     draft = draft_model.DraftModel(model(draft_width, 5), 3)
+    return model(target_width, 0), draft
+
+  def check_laws(self, target_width, draft_width):
+    target, draft = self.models(target_width, draft_width)
     state, (_, policy, stop) = decoding.start(target, draft, new=12)
     _, seen = _step(
       target, draft, rejection.Rejection(), state, WARM, policy, stop
@@ -175,13 +201,6 @@ class VocabularyTest(parameterized.TestCase):
     np.testing.assert_array_equal(laws[..., 60:], 0)
     np.testing.assert_array_equal(np.exp(seen.log_p)[..., 60:], 0)
     self.assertLess(int(seen.draft.tokens.max()), 60)
-    last_logits = toys.last_logits(target)
-    got = decoding.answers(decoding.run(target, draft, new=12))
-    for row, prompt in enumerate(decoding.PROMPTS):
-      expected, _ = reference.generate(
-        last_logits, prompt, 12, key=reference.row_key(0), temperature=0
-      )
-      self.assertEqual(got[row], expected)
 
 
 class ContextTest(absltest.TestCase):
@@ -204,6 +223,7 @@ class ContextTest(absltest.TestCase):
       self.assertEqual(stats["drafted"][-1], 0)
       self.assertGreater(max(stats["drafted"]), 0)
 
+  @pytest.mark.slow
   @pytest.mark.fault_case("B37")
   def test_positions_end_with_the_models(self):
     """vllm-project/vllm#42533: drafts run past the maximum."""

@@ -147,17 +147,17 @@ class PairwiseTest(parameterized.TestCase):
     if drafter in ("right", "empty"):
       self.assertEqual(seen, wanted)
 
-  @parameterized.parameters(("noisy", 3), ("ngram", 5), ("empty", 0))
-  def test_blocks_of_their_own_width(self, drafter, length):
+  @parameterized.parameters(ngram.NGram(5), empty.Empty(0))
+  def test_blocks_of_their_own_width(self, made):
+    self.check_block(made)
+
+  @pytest.mark.slow
+  def test_blocks_of_a_draft_model(self):
+    self.check_block(draft_model.DraftModel(toys.noisy(TARGET), 3))
+
+  def check_block(self, made):
     """The width of a block is a shape, not only a policy's wish."""
-    made = {
-      "noisy": lambda: draft_model.DraftModel(toys.noisy(TARGET), length),
-      "ngram": lambda: ngram.NGram(length),
-      "empty": lambda: empty.Empty(length),
-    }[drafter]()
-    state = decoding.run(
-      TARGET, made, sampling=TEMPERATURES, length=length, new=NEW
-    )
+    state = decoding.run(TARGET, made, sampling=TEMPERATURES, new=NEW)
     self.assertEqual(
       decoding.answers(state), decoding.answers(plain("temperatures"))
     )
@@ -200,6 +200,14 @@ class ReferenceTest(parameterized.TestCase):
       np.testing.assert_allclose(state.log_probs, base.log_probs, atol=1e-4)
 
   def test_penalties(self):
+    self.check_penalties("right")
+
+  @parameterized.parameters("empty", "noisy")
+  @pytest.mark.slow
+  def test_penalties_of_other_drafts(self, drafter):
+    self.check_penalties(drafter)
+
+  def check_penalties(self, drafter):
     """Contract pitfalls 1 and 2: counts by slot, the root counted once.
 
     The draft model shares the settings, so drafting the target's own tokens
@@ -238,18 +246,19 @@ class ReferenceTest(parameterized.TestCase):
       )[0]
       for row in range(3)
     ]
-    for drafter in (empty.Empty(1), DRAFTERS["right"], DRAFTERS["noisy"]):
-      state: Any = decoding.run(TARGET, drafter, sampling=sampling, new=24)
-      self.assertEqual(decoding.answers(state), expected)
-      if drafter is DRAFTERS["right"]:
-        self.assertEqual(decoding.outcomes(state), {"all"})
-      np.testing.assert_array_equal(
-        state.history.counts,
-        [
-          np.bincount([*prompt, *answer], minlength=toys.TINY_VOCAB)
-          for prompt, answer in zip(decoding.PROMPTS, expected)
-        ],
-      )
+    state: Any = decoding.run(
+      TARGET, DRAFTERS[drafter], sampling=sampling, new=24
+    )
+    self.assertEqual(decoding.answers(state), expected)
+    if drafter == "right":
+      self.assertEqual(decoding.outcomes(state), {"all"})
+    np.testing.assert_array_equal(
+      state.history.counts,
+      [
+        np.bincount([*prompt, *answer], minlength=toys.TINY_VOCAB)
+        for prompt, answer in zip(decoding.PROMPTS, expected)
+      ],
+    )
 
 
 class InvarianceTest(parameterized.TestCase):
@@ -397,12 +406,19 @@ class InvarianceTest(parameterized.TestCase):
         self.assertEqual(state.reason.tolist(), reasons)
 
   def test_draft_lengths_by_row_and_round(self):
+    self.check_lengths("right", "noisy")
+
+  @pytest.mark.slow
+  def test_draft_lengths_of_lookup(self):
+    self.check_lengths("ngram")
+
+  def check_lengths(self, *names):
     """Also turned off for some rounds and on again, in some rows only."""
     for table in (
       [[2, 1, 0], [0, 4, 8], [0, 0, 0], [3, 3, 0]],
       [[0, 0, 0], [8, 8, 8], [1, 0, 5]],
     ):
-      for name in ("right", "noisy", "ngram"):
+      for name in names:
         policy = decoding.Scheduled.of(table)
         state = decoding.run(
           TARGET,
@@ -421,6 +437,7 @@ class InvarianceTest(parameterized.TestCase):
           if name == "right":  # the last round may have less left to draft
             self.assertEqual(drafted[:-1], wanted[:-1])
 
+  @pytest.mark.slow
   def test_rounds_of_several_widths(self):
     """A round runs in the narrowest program that holds its draft."""
     table = [[0, 0, 0], [1, 2, 0], [8, 2, 3], [4, 0, 1], [8, 8, 8]]

@@ -177,8 +177,14 @@ def chi_square(counts, law):
 
 
 class MonteCarloTest(parameterized.TestCase):
-  @parameterized.parameters(*RULES)
-  def test_whole_loop_with_production_streams(self, verifier):
+  def test_whole_loop_with_production_streams(self):
+    self.check_loop(rejection.Rejection())
+
+  @pytest.mark.slow
+  def test_whole_loop_of_the_coupled_rule(self):
+    self.check_loop(coupled.Coupled())
+
+  def check_loop(self, verifier):
     rng = np.random.default_rng(5)
     target = toys.Table(jnp.asarray(rng.normal(size=(4, 4)), jnp.float32))
     draft = toys.Table(jnp.asarray(rng.normal(size=(4, 4)), jnp.float32))

@@ -253,8 +253,14 @@ class LoopTest(parameterized.TestCase):
   Models of one size and temperatures as arrays: tests share their programs.
   """
 
-  @parameterized.parameters("gain_quick", "pausing")
-  def test_off_and_on_again_in_an_answer(self, name):
+  def test_off_and_on_again_in_an_answer(self):
+    self.check_off_and_on("pausing")
+
+  @pytest.mark.slow
+  def test_off_and_on_again_by_expected_gain(self):
+    self.check_off_and_on("gain_quick")
+
+  def check_off_and_on(self, name):
     state = decoding.run(
       toys.cycle(VOCAB),
       draft_model.DraftModel(half_right(VOCAB), 8),
@@ -271,13 +277,8 @@ class LoopTest(parameterized.TestCase):
     self.assertGreater(max(drafted), 3)
     self.assertGreater(decoding.counters(state, 2)["drafted"][0], 2)
 
-  @parameterized.parameters(
-    ("gain_quick", "model"),
-    ("heuristic", "model"),
-  )
-  def test_text_is_that_of_plain_decoding(self, name, drafter):
-    """Whatever lengths and widths a policy chooses, in ragged batches."""
-    self.check_text(name, drafter)
+  def test_text_is_that_of_plain_decoding(self):
+    self.check_text("gain_quick", "model")
 
   @parameterized.parameters(
     ("gain", "ngram"),
@@ -285,6 +286,7 @@ class LoopTest(parameterized.TestCase):
     ("pausing", "model"),
     ("confidence", "model"),
     ("pausing_heuristic", "model"),
+    ("heuristic", "model"),
     ("heuristic", "ngram"),
     ("entropy", "model"),
     ("tree_gain", "tree"),
@@ -295,6 +297,7 @@ class LoopTest(parameterized.TestCase):
     self.check_text(name, drafter)
 
   def check_text(self, name, drafter):
+    """Whatever lengths and widths a policy chooses, in ragged batches."""
     rng = np.random.default_rng(2)
     logits = 2 * rng.normal(size=(VOCAB, VOCAB)).astype(np.float32)
     near = logits + rng.normal(size=(VOCAB, VOCAB)).astype(np.float32)

@@ -10,6 +10,7 @@ from absl.testing import absltest, parameterized
 import chex
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from specjax.models import gguf, huggingface
 from specjax.models import model as model_lib
@@ -61,7 +62,12 @@ class GgufFamiliesTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(
-    ("gemma3", "windows", None),
+    ("gemma3", "windows", None), ("gptneox", "rotary_dim", 8)
+  )
+  def test_a_switch_matters(self, name, field, value):
+    self.check_switch(name, field, value)
+
+  @parameterized.parameters(
     ("gemma3", "rope_local_theta", None),
     ("gemma3", "rope_factors", None),
     ("gemma3", "query_scale", 0.5),
@@ -70,10 +76,13 @@ class GgufFamiliesTest(parameterized.TestCase):
     ("mistral", "windows", None),
     ("llama_linear", "rope_factors", None),
     ("gptneox", "parallel_residual", False),
-    ("gptneox", "rotary_dim", 8),
     ("gptneox", "activation", "gelu_tanh"),
   )
+  @pytest.mark.slow
   def test_each_switch_matters(self, name, field, value):
+    self.check_switch(name, field, value)
+
+  def check_switch(self, name, field, value):
     """Guards the comparison: a wrong switch moves the logits.
 
     The least of them, GELU by the tanh formula, moves them by 6e-4, a hundred

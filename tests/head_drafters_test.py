@@ -36,7 +36,7 @@ PLANS = {
   "static": plans.Static(tree.from_config(PATHS)),
   "dynamic": plans.Dynamic(3, 2, 2, 6),
 }
-# What the default tier runs; a static tree is that of the contract's test.
+# What the default tier runs.
 PAIRS = (("hydra", "dynamic"), ("block_parallel", "chain"))
 REST = tuple(
   (kind, plan)
@@ -170,12 +170,18 @@ class AlignmentTest(parameterized.TestCase):
   @parameterized.parameters(
     medusa_by_hand,
     hydra_by_hand,
-    recurrent_by_hand,
     eagle_of_tokens,
     eagle_of_features,
     eagle3_of_features,
   )
   def test_a_head_that_is_right_is_always_accepted(self, make):
+    self.check(make)
+
+  @pytest.mark.slow
+  def test_a_recurrent_head_that_is_right(self):
+    self.check(recurrent_by_hand)
+
+  def check(self, make):
     """Rows of one, five and thirteen tokens, with rounds that draft nothing."""
     target, step = jumps()
     drafter = make(target, step)
@@ -215,8 +221,9 @@ class TextTest(parameterized.TestCase):
   def test_equals_plain_decoding_in_every_pair(self, kind, plan):
     self._check(kind, plan)
 
+  @pytest.mark.slow
   def test_keeps_the_contract(self):
-    """A head that is right, on a tree, with a target that costs little."""
+    """A head that is right, on a tree: much is kept."""
     target, step = jumps()
     drafter = eagle3_of_features(target, step).replace(plan=PLANS["static"])
     found = testing.check_drafter(drafter, target)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from specjax import types
-from specjax.models.heads import chained_heads, eagle_heads
+from specjax.models.heads import chained_heads
 from tests import draft_heads, reference, toys
 
 D, V = draft_heads.D, draft_heads.V
@@ -140,9 +140,16 @@ class ChainedTest(parameterized.TestCase):
 
 
 class EagleTest(parameterized.TestCase):
-  @parameterized.parameters(*eagle_heads.KINDS)
+  @parameterized.parameters("eagle", "eagle3")
   @pytest.mark.fault_case("B68")
   def test_unrolled_steps_equal_a_forward_over_all_pairs(self, kind):
+    self.check(kind)
+
+  @pytest.mark.slow
+  def test_unrolled_steps_of_mtp(self):
+    self.check("mtp")
+
+  def check(self, kind):
     """sgl-project/SpecForge#244: positions and mask of unrolled steps.
 
     Six pairs with features of the target, read in two blocks, then three whose

@@ -387,6 +387,7 @@ class SecretsTest(Hostile):
       categories=["copy"],
       max_new_tokens=2,
       runs=1,
+      replays=0,
     )
     workdir = self.folder / "run"
     with mock.patch.dict(os.environ, {"HF_TOKEN": token}):

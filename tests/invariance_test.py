@@ -18,6 +18,7 @@ from specjax.models import sources
 from tests import toys
 
 WIDTHS = range(1, 17)
+FEW = (1, 2, 3, 5, 8, 16)
 LENGTH = 32
 CAPACITY = 128
 
@@ -84,25 +85,39 @@ def report(name, batch, results):
 
 
 class WidthTest(parameterized.TestCase):
+  def test_tiny_model(self):
+    self.check_widths(FEW, batch=1, shift=3)
+
   @parameterized.product(batch=(1, 2), shift=(0, 3))
-  def test_tiny_model(self, batch, shift):
+  @pytest.mark.slow
+  def test_every_width_of_the_tiny_model(self, batch, shift):
+    self.check_widths(WIDTHS, batch, shift)
+
+  def check_widths(self, widths, batch, shift):
     model = toys.tiny(0)
     tokens = np.random.default_rng(0).integers(0, toys.TINY_VOCAB, LENGTH)
-    results = logits_by_width(model, tokens, WIDTHS, batch, shift)
+    results = logits_by_width(model, tokens, widths, batch, shift)
     group = report("tiny model", batch, results)
     if jax.default_backend() == "cpu":
-      self.assertContainsSubset(range(2, 17), group)
+      self.assertContainsSubset(set(widths) - {1}, group)
     for logits in results.values():
       # Width 1 may add in another order; it is the same model still.
       np.testing.assert_allclose(logits, results[2], atol=1e-4)
 
   def test_a_row_alone_and_in_a_batch(self):
+    self.check_rows(widths=(2, 8), batches=(4,))
+
+  @pytest.mark.slow
+  def test_a_row_in_batches_of_every_size(self):
+    self.check_rows(widths=(2, 5, 8), batches=(2, 3, 4))
+
+  def check_rows(self, widths, batches):
     model = toys.tiny(0)
     tokens = np.random.default_rng(0).integers(0, toys.TINY_VOCAB, LENGTH)
-    alone = logits_by_width(model, tokens, (2, 5, 8))
+    alone = logits_by_width(model, tokens, widths)
     # Past 32 rows (batch times width) the CPU's products add in another order.
-    for batch in (2, 3, 4):
-      together = logits_by_width(model, tokens, (2, 5, 8), batch)
+    for batch in batches:
+      together = logits_by_width(model, tokens, widths, batch)
       for width, logits in together.items():
         np.testing.assert_array_equal(logits, alone[width])
 

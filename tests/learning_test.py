@@ -16,6 +16,7 @@ import numpy as np
 from specjax import session as session_lib
 from specjax.bench import comparison, measure, streaming, trace
 from specjax.drafters import cascade, empty, ngram, suffix
+from specjax.policies import policy
 from tests import benches, toys
 
 PROMPTS = ((5,), (3,), (6,), (4,), (7,))
@@ -40,7 +41,11 @@ def bench(drafter=STORE, batch_size=2) -> measure.Bench:
   return dataclasses.replace(
     made,
     target=target,
-    methods={"s": session_lib.Method(drafter)},
+    methods={
+      "s": session_lib.Method(
+        drafter, policy=policy.Fixed(drafter.max_depth, widths=())
+      )
+    },
   )
 
 

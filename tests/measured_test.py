@@ -3,6 +3,7 @@
 """A run that goes on drafts by the seconds that it began with."""
 
 import tempfile
+from typing import Any
 
 from absl.testing import absltest
 from etils import epath
@@ -41,6 +42,9 @@ class MeasuredTest(absltest.TestCase):
     later = measured.keep(self.path, methods([0.2, 0.3, 0.4]))
     np.testing.assert_array_equal(self.seconds(later), self.seconds(kept))
     self.assertEqual(later["fixed"].policy, policy.Fixed(2))
+    # No array, which would be another program.
+    kept_policy: Any = later["fixed"].policy
+    self.assertIsInstance(kept_policy.length, int)
 
   def test_other_policies_are_refused(self):
     measured.keep(self.path, methods([0.1, 0.2, 0.3]))

@@ -61,11 +61,11 @@ METHODS = {
   "chained": ("hydra", "coupled"),
   "block_parallel": ("block_parallel", "rejection"),
 }
-# What the default tier runs: all meshes, both drafters, rules and models.
+# What the default tier runs: rows that are split, heads held whole, kv heads
+# repeated; both drafters and rules.
 FEW = (
-  ("grouped", "ngram", MESHES),
-  ("grouped", "draft_rejection", ((1, 1), (2, 4))),
-  ("odd", "draft", ((1, 1), (2, 4))),
+  ("grouped", "ngram", ((1, 1), (8, 1))),
+  ("odd", "draft_rejection", ((1, 1), (1, 8))),
   ("tied", "ngram", ((1, 1), (2, 4))),
 )
 VERIFIERS = {"coupled": coupled.Coupled, "rejection": rejection.Rejection}

@@ -185,10 +185,8 @@ class OracleTest(parameterized.TestCase):
 
   @parameterized.parameters(
     ("plain", "coupled"),
-    ("ngram", "coupled"),
     ("chain", "coupled"),
     ("dynamic", "coupled"),
-    ("chain", "rejection"),
     ("static", "traversal"),
   )
   @pytest.mark.fault_case("B27")

@@ -13,6 +13,7 @@ from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from specjax import sampling as sampling_lib
 from specjax import streams, types
@@ -198,8 +199,15 @@ class StaticTest(parameterized.TestCase):
 
 
 class DynamicTest(parameterized.TestCase):
-  @parameterized.parameters((3, 9), (4, 20), (2, 3))
-  def test_wide_levels_are_best_first(self, depth, nodes):
+  def test_wide_levels_are_best_first(self):
+    self.check_best_first(3, 9)
+
+  @parameterized.parameters((4, 20), (2, 3))
+  @pytest.mark.slow
+  def test_more_wide_levels_are_best_first(self, depth, nodes):
+    self.check_best_first(depth, nodes)
+
+  def check_best_first(self, depth, nodes):
     """With width = nodes the tree is what a heap would have grown."""
     plan = plans.Dynamic(depth, nodes, min(nodes, VOCAB), nodes)
     draft = grow(plan, context(GREEDY, depth, True))

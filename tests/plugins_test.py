@@ -237,7 +237,7 @@ class CommandTest(Folder):
       "--config.prompts=('abcabcab','dd','efgef')",
       "--config.max_new_tokens=16",
       "--config.runs=1",
-      "--config.replays=1",
+      "--config.replays=0",
     )
     self.assertEqual((status, err), (0, ""))
     summary = json.loads((workdir / "summary.json").read_text())

@@ -12,13 +12,14 @@ from specjax import session
 from specjax.answers import Method, Settings
 from specjax.bench import recording, replay
 from specjax.drafters import draft_model
+from specjax.policies import policy
 from tests import decoding, toys
 
 VOCAB = 32
 TARGET = toys.cycle(VOCAB)
 
 
-def start(stop, prompts=((1,), (20,)), drafter=None, new=28):
+def start(stop, prompts=((1,), (20,))):
   """Counts upwards; tokens 5 and 6 are the letters a and b."""
   texts = ["x"] * VOCAB
   texts[5:7] = "ab"
@@ -26,8 +27,11 @@ def start(stop, prompts=((1,), (20,)), drafter=None, new=28):
   return session.Session(
     TARGET,
     letters,
-    Method(drafter or draft_model.DraftModel(toys.part(VOCAB), 6)),
-    Settings(max_new_tokens=new, stop=stop),
+    Method(
+      draft_model.DraftModel(toys.part(VOCAB), 6),
+      policy=policy.Fixed(6, widths=()),
+    ),
+    Settings(max_new_tokens=28, stop=stop),
     prompts,
     capacity=96,
   )

@@ -189,7 +189,11 @@ class SamplingRunTest(Folder):
     super().setUpClass()
     draft = {"type": "draft_model", "length": 3, "model": str(cls.model)}
     methods = {
-      rule: {"drafter": draft, "verifier": {"type": rule}}
+      rule: {
+        "drafter": draft,
+        "verifier": {"type": rule},
+        "policy": runs.ONE_WIDTH,
+      }
       for rule in ("coupled", "rejection")
     }
     cls.config = runs.write_config(
@@ -199,7 +203,7 @@ class SamplingRunTest(Folder):
       sampling={"temperature": 1.0},
       batch_size=2,
       runs=1,
-      replays=1,
+      replays=0,
       trace=True,
     )
     cls.workdir = cls.folder / "run"
@@ -241,7 +245,8 @@ class SamplingRunTest(Folder):
 
 class ResumeTest(Folder):
   def command(self, workdir):
-    return (f"--config={self.config}", f"--workdir={workdir}")
+    flags = (f"--config={self.config}", f"--workdir={workdir}")
+    return (*flags, "--config.replays=0")
 
   def test_a_killed_run_goes_on_where_it_stopped(self):
     """SIGKILL in the middle, half a line at the end; the rest is kept."""

@@ -9,9 +9,14 @@ from specjax.bench import configuration
 from tests import checkpoint_files
 
 WORDS = ("<s>", "</s>", *"abcdefghijklmnopqrstu", "ab")
+# Its rounds have one width: each further one is a pass more to compile.
+ONE_WIDTH = {"type": "heuristic", "widths": []}
 METHODS = {
   "ngram_2": {"drafter": {"type": "ngram", "length": 2}},
-  "ngram_10": {"drafter": {"type": "ngram", "length": 10, "max_n": 2}},
+  "ngram_10": {
+    "drafter": {"type": "ngram", "length": 10, "max_n": 2},
+    "policy": ONE_WIDTH,
+  },
 }
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 from absl.testing import absltest, parameterized
 import numpy as np
+import pytest
 
 from specjax import api, run
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax.drafters import ngram
+from specjax.policies import policy as policy_lib
 from specjax.verifiers import rejection
 from tests import runs, toys
 from tests.benches import Words
@@ -45,9 +47,9 @@ class GenerateTest(parameterized.TestCase):
     self.assertEqual(several[::3], answers(seed=4))
     self.assertLen(set(map(tuple, several)), 9)
 
-  @parameterized.parameters(1, 2, 4)
+  @parameterized.parameters(1, 4)
   def test_they_do_not_depend_on_the_batch(self, batch_size):
-    """A batch of 2 or 4 holds samples of two prompts."""
+    """A batch of 4 holds samples of two prompts."""
     several = answers(samples=3, seed=4)
     self.assertEqual(several, answers(samples=3, seed=4, batch_size=batch_size))
 
@@ -71,7 +73,12 @@ class GenerateTest(parameterized.TestCase):
 
   def test_speculation_changes_no_sample(self):
     plain = answers(samples=3)
-    self.assertEqual(plain, answers(samples=3, drafter=ngram.NGram(3)))
+    drafter, policy = ngram.NGram(3), policy_lib.Fixed(3, widths=())
+    drafted = answers(samples=3, drafter=drafter, policy=policy)
+    self.assertEqual(drafted, plain)
+
+  @pytest.mark.slow
+  def test_samples_under_a_rule_of_its_own_streams(self):
     other = answers(
       samples=3, drafter=ngram.NGram(3), verifier=rejection.Rejection()
     )
@@ -110,7 +117,12 @@ class RunTest(absltest.TestCase):
     cls.config = runs.write_config(
       cls.folder / "config.py",
       cls.model,
-      methods={"n": {"drafter": {"type": "ngram", "length": 2}}},
+      methods={
+        "n": {
+          "drafter": {"type": "ngram", "length": 2},
+          "policy": runs.ONE_WIDTH,
+        }
+      },
       sampling={"temperature": 1.0},
       samples=2,
       batch_size=2,

@@ -29,6 +29,9 @@ WARM = sampling_lib.Sampling(temperature=0.8)
 
 def generate(prompts=PROMPTS, **options):
   defaults: dict[str, Any] = {"max_new_tokens": 20, "sampling": WARM}
+  if "drafter" in options:
+    # One width: each further one is a pass more to compile.
+    defaults["policy"] = policy_lib.Fixed(3, widths=())
   return specjax.generate(TARGET, LETTERS, prompts, **(defaults | options))
 
 

@@ -12,6 +12,7 @@ from specjax import session
 from specjax.answers import Method, Settings
 from specjax.decoding import stopping
 from specjax.drafters import draft_model, empty
+from specjax.policies import policy
 from tests import decoding, toys
 from tests.decoding import Letters
 
@@ -30,12 +31,18 @@ def texts(**pieces: str) -> list[str]:
   return [pieces.get(f"t{token}", "x") for token in range(VOCAB)]
 
 
+def method(drafter) -> Method:
+  """One width: each further one is a pass more to compile."""
+  wanted = policy.Fixed(drafter.max_depth, widths=())
+  return Method(drafter, policy=wanted)
+
+
 def start(drafter, words, stop, eos=(), prompts=((1,), (20,)), new=28):
   letters: Any = Letters(words, eos)
   return session.Session(
     TARGET,
     letters,
-    Method(DRAFTERS[drafter]),
+    method(DRAFTERS[drafter]),
     Settings(max_new_tokens=new, stop=tuple(stop)),
     prompts,
     capacity=96,
@@ -137,12 +144,12 @@ class StopStringTest(parameterized.TestCase):
     """What the draft model saw past the cut must not stay in its cache."""
     target = toys.tiny(0)
     letters: Any = Letters([chr(256 + token) for token in range(64)])
-    method = Method(draft_model.DraftModel(target, 4))
+    asked = method(draft_model.DraftModel(target, 4))
     prompts = [list(prompt) for prompt in decoding.PROMPTS]
     start = lambda stop: session.Session(
       target,
       letters,
-      method,
+      asked,
       Settings(max_new_tokens=20, stop=stop),
       prompts,
       capacity=96,

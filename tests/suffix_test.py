@@ -178,6 +178,7 @@ class StoreTest(absltest.TestCase):
 
 
 class DecodingTest(parameterized.TestCase):
+  @pytest.mark.slow
   def test_contract(self):
     drafter = suffix.suffix(4, offset=2.0, store=12).remember([[1, 2, 3], [5]])
     found = testing.check_drafter(drafter)

@@ -22,7 +22,7 @@ from tests import run_test, runs, stores
 
 LENGTH, SEED = "methods.ngram_2.drafter.length", "seed"
 GRID = {LENGTH: [2, 3], SEED: [0, 1, 2]}
-METHODS = {"ngram_2": runs.METHODS["ngram_2"]}
+METHODS = {"ngram_2": runs.METHODS["ngram_2"] | {"policy": runs.ONE_WIDTH}}
 ANSWERS = 3 * (2 + 1)  # Two timed methods and the reference, on 3 prompts.
 
 
@@ -31,7 +31,7 @@ def write_config(path, model, **changes):
     "methods": METHODS,
     "max_new_tokens": 6,
     "runs": 1,
-    "replays": 1,
+    "replays": 0,
     "sampling": {"temperature": 1.0},
     "sweep": GRID,
   } | changes
@@ -228,7 +228,6 @@ class RunTest(Folder):
       self.folder / "two.py",
       self.model,
       max_new_tokens=2,
-      replays=0,
       sweep={"target": targets, SEED: [0, 1]},
     )
     loads, load = [], sources.load
@@ -246,7 +245,6 @@ class RunTest(Folder):
       self.folder / "one_target.py",
       self.model,
       max_new_tokens=2,
-      replays=0,
       sweep={SEED: [0, 1]},
     )
     with spy:

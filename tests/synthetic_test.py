@@ -9,6 +9,7 @@ import tempfile
 from absl.testing import absltest, parameterized
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from specjax import testing
 from specjax.drafters import empty, recorded, synthetic
@@ -65,6 +66,7 @@ class SyntheticTest(parameterized.TestCase):
     # The first round cannot know; after it nothing is drafted.
     self.assertEqual(int(state.stats.drafted[:, 1:].sum()), 0)
 
+  @pytest.mark.slow
   def test_contract(self):
     answers = [recorded.Answer(n, (3, 1, 4, 1, 5, 9, 2, 6)) for n in (1, 5, 13)]
     drafter = synthetic.Synthetic.of(answers, [0.8, 0.6])

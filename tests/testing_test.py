@@ -17,7 +17,7 @@ from specjax import streams as streams_lib
 from specjax.drafters import draft_model, rollout
 from specjax.testing import cases, rules, table
 from specjax.trees import tree
-from specjax.verifiers import coupled, k_seq, multi_candidate, rejection
+from specjax.verifiers import coupled, k_seq, rejection
 from tests import toys
 
 # Two tokens or more span two rounds of one draft.
@@ -25,27 +25,19 @@ SHORT = (((1,), 2),)
 
 
 class RightRulesTest(parameterized.TestCase):
-  @parameterized.parameters(
-    (rejection.Rejection(), SHORT),
-    (coupled.Coupled(), SHORT),
-    (matching.Matching(), rules.ROUNDS),
-  )
-  def test_passes(self, rule, rounds):
-    found = testing.check_exact(rule, rounds=rounds, trees=())
-    self.assertLen(found, 10 * len(rounds))
+  def test_passes(self):
+    rule = matching.Matching()
+    found = testing.check_exact(rule, rounds=SHORT, trees=())
+    self.assertLen(found, 10)
     self.assertLess(max(found.values()), 1e-12)
 
-  @parameterized.parameters(
-    (coupled.Coupled(), tuple(cases.KINDS)),
-    (multi_candidate.MultiCandidate(), ("mixed", "as given")),
-    (k_seq.KSeq(), ("independent",)),
-  )
-  def test_passes_on_trees(self, rule, kinds):
-    trees = rules.TREES[:1]
-    found = testing.check_exact(rule, rounds=(), trees=trees, kinds=kinds)
-    self.assertLen(found, 4 * len(kinds))
+  def test_passes_on_trees(self):
+    rule, trees = coupled.Coupled(), rules.TREES[:1]
+    found = testing.check_exact(rule, rounds=(), trees=trees)
+    self.assertLen(found, 4 * len(cases.KINDS))
     self.assertLess(max(found.values()), 1e-12)
 
+  @pytest.mark.slow
   def test_kinds_that_a_rule_is_not_made_for_are_found(self):
     with self.assertRaisesRegex(
       AssertionError, "KSeq: total variation .* mixed siblings, parents .0, 0."
@@ -57,7 +49,9 @@ class RightRulesTest(parameterized.TestCase):
         kinds=("mixed",),
       )
 
-  @parameterized.parameters(rejection.Rejection(), coupled.Coupled())
+  @parameterized.parameters(
+    rejection.Rejection(), coupled.Coupled(), matching.Matching()
+  )
   @pytest.mark.slow
   def test_passes_on_more_rounds_and_words(self, rule):
     """On trees too, where the rule takes them."""
@@ -150,16 +144,25 @@ class ShortestRow(matching.Matching):
 class WrongRulesTest(parameterized.TestCase):
   @parameterized.parameters(
     (Best, "total variation .* honest draft, draft lengths .1,., 2 tokens"),
-    (Diagonal, "do not hold on boxes of the uniforms"),
     (FromDraftStream, "reads the DRAFT stream"),
-    (FromSampleStream, "reads the SAMPLE stream"),
-    (SharedNoise, "the target's own, but it tests with uniforms"),
-    (Twice, "one number of a stream twice"),
-    (NeverRejects, "Acceptance.rejected"),
     (BeyondCount, "more than was drafted"),
     (ShortestRow, "a row alone"),
   )
   def test_is_found(self, rule, pattern):
+    self.check(rule, pattern)
+
+  @parameterized.parameters(
+    (Diagonal, "do not hold on boxes of the uniforms"),
+    (FromSampleStream, "reads the SAMPLE stream"),
+    (SharedNoise, "the target's own, but it tests with uniforms"),
+    (Twice, "one number of a stream twice"),
+    (NeverRejects, "Acceptance.rejected"),
+  )
+  @pytest.mark.slow
+  def test_others_are_found(self, rule, pattern):
+    self.check(rule, pattern)
+
+  def check(self, rule, pattern):
     with self.assertRaisesRegex(
       AssertionError, f"{rule.__name__}: .*{pattern}"
     ):
@@ -171,6 +174,7 @@ DRAFT = table.Table(0.7 * TABLE.table + 0.3 * table.random(seed=4).table)
 
 
 class RightDraftersTest(parameterized.TestCase):
+  @pytest.mark.slow
   def test_with_laws(self):
     found = testing.check_drafter(draft_model.DraftModel(DRAFT, 3))
     self.assertGreater(found["plain"], 0.1)
@@ -371,10 +375,19 @@ class WrongDraftersTest(parameterized.TestCase):
     (OneNoiseForAll, "streams: it reads the noise of one place twice"),
     (NeighbourTokens, "rows: in round 0 row 2 drafts"),
     (CountsRounds, "rounds: row 0 drafts"),
+  )
+  def test_is_found(self, drafter, pattern):
+    self.check(drafter, pattern)
+
+  @parameterized.parameters(
     (KnowsJit, "eager: it drafts"),
     (ByIdentity, "traces: an equal drafter compiles another program"),
   )
-  def test_is_found(self, drafter, pattern):
+  @pytest.mark.slow
+  def test_is_found_at_last(self, drafter, pattern):
+    self.check(drafter, pattern)
+
+  def check(self, drafter, pattern):
     name = drafter.__name__
     with self.assertRaisesRegex(AssertionError, f"{name}: {pattern}"):
       testing.check_drafter(drafter())
@@ -390,6 +403,7 @@ class WrongDraftersTest(parameterized.TestCase):
   def test_what_is_learnt_from_rejected_drafts_may_be_kept(self):
     testing.check_drafter(CountsRounds(), learns_from_rejected=True)
 
+  @pytest.mark.slow
   def test_a_row_that_is_done_must_keep_its_state(self):
     with self.assertRaisesRegex(
       AssertionError, "CountsIdleRounds: idle: row 0, which is done, drafts"
@@ -404,6 +418,7 @@ class WrongDraftersTest(parameterized.TestCase):
 
 
 class ExamplesTest(absltest.TestCase):
+  @pytest.mark.slow
   def test_bigram(self):
     found = testing.check_drafter(bigram.Bigram(12, 3))
     self.assertGreater(found["plain"], 0)

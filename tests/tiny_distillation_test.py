@@ -10,7 +10,7 @@ from absl.testing import absltest, parameterized
 import numpy as np
 import pytest
 
-from experiments.tiny_distillation import bigram, renewal, run
+from experiments.tiny_distillation import bigram, run
 
 
 class BigramTest(parameterized.TestCase):
@@ -36,34 +36,6 @@ class BigramTest(parameterized.TestCase):
   def test_one_law_is_kept_whole(self):
     laws = np.tile([0.5, 0.3, 0.2], (4, 1))
     self.assertAlmostEqual(bigram.acceptance(laws, np.zeros(4)), 1)
-
-
-class RenewalTest(absltest.TestCase):
-  def test_sums_are_those_of_every_course_of_a_loop(self):
-    """Two depths over four answer tokens, verdicts drawn many times."""
-    rng = np.random.default_rng(0)
-    keep, number = rng.uniform(size=(7, 2)), 20000
-    counted = np.zeros((7, 2), bool)
-    counted[1:5, 0], counted[1:4, 1] = True, True
-    kept = tested = 0
-    for _ in range(number):
-      slot = 1
-      while slot < 5:
-        step = 1
-        for k in range(2):
-          if slot + k >= 5:
-            break
-          tested += 1
-          if rng.uniform() > keep[slot, k]:
-            break
-          kept += 1
-          step += 1
-        slot += step
-    found = renewal.sums(keep, counted)
-    # Of up to 5 tests a course: 4 standard deviations are below 0.05.
-    np.testing.assert_allclose(
-      found, (kept / number, tested / number), atol=0.05
-    )
 
 
 class WholeTest(absltest.TestCase):

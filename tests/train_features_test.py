@@ -89,7 +89,7 @@ class FeaturesTest(absltest.TestCase):
   def test_some_of_the_layers_are_read_from_a_folder_with_more(self):
     both, second, none = (self.prepare(layers=x) for x in ((0, 1), (1,), ()))
     batch = next(batches.all_rows(examples(), WIDTH, 4))
-    whole, half = (x.at(batch).features for x in (both, second))
+    whole, half = (np.asarray(x.at(batch).features) for x in (both, second))
     width = self.target.config.embed_dim
     np.testing.assert_array_equal(half, whole[..., width:])
     self.assertIsNone(none.at(batch).features)

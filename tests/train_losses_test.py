@@ -169,16 +169,21 @@ class AcceptanceTest(parameterized.TestCase):
 
   def accepted(self, rule, p, q):
     """Share of drafts of one token that a rule keeps, drawn as it asks for."""
-    rows = jnp.arange(self.ROWS)
-    zeros = jnp.zeros_like(rows)
-    own = streams.Streams(streams.row_keys(0, rows, zeros), zeros)
-    noise = rule.noise(own, len(p))(zeros[:, None], zeros[:, None])[:, 0]
-    token = jnp.argmax(jnp.log(q)[None] + noise, axis=-1).astype(jnp.int32)
-    log_q = jnp.broadcast_to(jnp.log(q), (self.ROWS, 1, len(q)))
-    draft = tree.chain(token[:, None], jnp.ones_like(rows), log_q)
-    log_p = jnp.broadcast_to(jnp.log(p), (self.ROWS, 2, len(p)))
-    uniforms = rule.draw(own, zeros, draft)
-    return float(jnp.mean(rule.verify(log_p, draft, uniforms).accepted))
+
+    @jax.jit
+    def share(p, q):
+      rows = jnp.arange(self.ROWS)
+      zeros = jnp.zeros_like(rows)
+      own = streams.Streams(streams.row_keys(0, rows, zeros), zeros)
+      noise = rule.noise(own, len(p))(zeros[:, None], zeros[:, None])[:, 0]
+      token = jnp.argmax(jnp.log(q)[None] + noise, axis=-1).astype(jnp.int32)
+      log_q = jnp.broadcast_to(jnp.log(q), (self.ROWS, 1, len(q)))
+      draft = tree.chain(token[:, None], jnp.ones_like(rows), log_q)
+      log_p = jnp.broadcast_to(jnp.log(p), (self.ROWS, 2, len(p)))
+      uniforms = rule.draw(own, zeros, draft)
+      return jnp.mean(rule.verify(log_p, draft, uniforms).accepted)
+
+    return float(share(p, q))
 
   @parameterized.parameters(0, 1)
   def test_under_the_rules(self, seed):

@@ -91,12 +91,15 @@ class TextTest(parameterized.TestCase):
       print(each)
       self.assertLess(each.margin, margins.MOST)
 
-  @parameterized.parameters(
-    ("static", "mixed", "scheduled"),
-    ("dynamic", "mixed", "full"),
-    ("dynamic", "greedy", "scheduled"),
-  )
-  def test_text_is_plain_text(self, plan, sampling, lengths):
+  @parameterized.parameters(("mixed", "full"), ("greedy", "scheduled"))
+  def test_text_is_plain_text(self, sampling, lengths):
+    self.check_text("dynamic", sampling, lengths)
+
+  @pytest.mark.slow
+  def test_text_of_a_static_tree(self):
+    self.check_text("static", "mixed", "scheduled")
+
+  def check_text(self, plan, sampling, lengths):
     state = run(plan, sampling, lengths)
     self.assert_plain_text(state, sampling)
     self.assertTrue(decoding.rows_differ(state))
@@ -163,8 +166,14 @@ class TextTest(parameterized.TestCase):
 
 
 class AcceptanceTest(parameterized.TestCase):
-  @parameterized.parameters("static", "dynamic")
-  def test_the_target_never_refuses_itself(self, plan):
+  def test_the_target_never_refuses_itself(self):
+    self.check("dynamic")
+
+  @pytest.mark.slow
+  def test_the_target_never_refuses_its_static_tree(self):
+    self.check("static")
+
+  def check(self, plan):
     """Contract pitfall 17 too: lengths change and some rows sleep.
 
     Under shared noise a first child is the target's own token. Its siblings
@@ -201,9 +210,14 @@ class AcceptanceTest(parameterized.TestCase):
 
 
 class CacheTest(parameterized.TestCase):
-  @parameterized.parameters("static", "dynamic")
-  def test_both_caches_are_those_of_a_fresh_forward(self, plan):
-    lengths = "scheduled" if plan == "static" else "full"
+  def test_both_caches_are_those_of_a_fresh_forward(self):
+    self.check("dynamic", "full")
+
+  @pytest.mark.slow
+  def test_both_caches_after_static_trees(self):
+    self.check("static", "scheduled")
+
+  def check(self, plan, lengths):
     state = run(plan, "mixed", lengths)
     np.testing.assert_array_equal(state.cache.lengths, state.lengths - 1)
     # A draft model lags behind by what was accepted but never fed.
@@ -226,18 +240,12 @@ class CacheTest(parameterized.TestCase):
 
 
 class ContractTest(parameterized.TestCase):
-  def check(self, plan):
+  @parameterized.parameters(*PLANS)
+  @pytest.mark.slow
+  def test_check_drafter(self, plan):
     model = table.random(12, seed=3)
     found = testing.check_drafter(drafter(plan, model))
     self.assertGreater(found["plain"], 0.1)
-
-  def test_check_drafter(self):
-    self.check("static")
-
-  @parameterized.parameters(*[plan for plan in PLANS if plan != "static"])
-  @pytest.mark.slow
-  def test_check_drafter_with_other_plans(self, plan):
-    self.check(plan)
 
   @pytest.mark.fault_case("B41")
   def test_trees_deeper_or_wider_than_the_draft(self):

@@ -16,7 +16,7 @@ import pytest
 
 from specjax import exact, streams, testing, types
 from specjax.decoding import decode, stopping
-from specjax.drafters import draft_model, tree_draft_model
+from specjax.drafters import draft_model, empty, tree_draft_model
 from specjax.laws import drafts as drafts_lib
 from specjax.testing import cases
 from specjax.trees import tree
@@ -45,6 +45,7 @@ DISTINCT = exact.honest(DRAFT, drafts_lib.distinct)
 RANKED = exact.honest(DRAFT, drafts_lib.ranked)
 MIXED = exact.honest(DRAFT, drafts_lib.mixed)
 START = np.zeros((1, 0), int)
+ROWS = 512  # of a batch of chains
 
 
 def distance(rule, drafts, parents, lengths=(2,), tokens=3, target=TARGET):
@@ -75,15 +76,23 @@ class NarrowTest(parameterized.TestCase):
     np.testing.assert_array_equal(kept.accepted, 0)
     np.testing.assert_array_equal(kept.rejected, False)
 
-  @parameterized.parameters(MANY, TRAVERSAL)
-  def test_trees_and_rounds_of_width_one(self, rule):
+  def test_trees_and_rounds_of_width_one(self):
     """A policy that may turn drafting off, as `expected_gain` does."""
+    self.check_width_one(TRAVERSAL)
+
+  @pytest.mark.slow
+  def test_width_one_by_recursive_rejection(self):
+    self.check_width_one(MANY)
+
+  def check_width_one(self, rule):
     drafter = tree_draft_model.static_tree(toys.tiny(0), (2, 1))
     policy = decoding.Scheduled.of([[2] * 3, [0] * 3, [1] * 3], widths=(0, 3))
     state = decoding.run(
       toys.tiny(0), drafter, verifier=rule, policy=policy, new=12
     )
     self.assertFalse(np.any(state.stats.rejected))
+    plain = decoding.run(toys.tiny(0), empty.Empty(1), new=12)
+    self.assertEqual(decoding.answers(state), decoding.answers(plain))
 
   @parameterized.parameters(SEQ, PATHS)
   def test_siblings_without_replacement_are_refused(self, rule):
@@ -109,9 +118,7 @@ class TreeLawTest(parameterized.TestCase):
   def test_two_rounds_on_a_tree(self, rule, drafts):
     self.assertLess(distance(rule, drafts, TREE, (1, 2), 2), TOLERANCE)
 
-  @parameterized.parameters(
-    (PATHS, TREE, (1, 2)), (PATHS, (0, 0, 0), (1,)), (SEQ, PAIR, (1,))
-  )
+  @parameterized.parameters((PATHS, TREE, (1, 2)), (SEQ, PAIR, (1,)))
   def test_two_rounds_of_independent_siblings(self, rule, parents, lengths):
     self.assertLess(distance(rule, ALIKE, parents, lengths, 2), TOLERANCE)
 
@@ -129,6 +136,7 @@ class TreeLawTest(parameterized.TestCase):
     (PATHS, TREE),
     (PATHS, WIDE),
     (PATHS, DEEP),
+    (PATHS, (0, 0, 0)),
     (PATHS, (0, 0, 1, 2, 3, 4)),
     (SEQ, TREE),
     (SEQ, DEEP),
@@ -145,10 +153,16 @@ class TreeLawTest(parameterized.TestCase):
     testing.check_exact(rule, kinds=kinds)
     self.assertLess(distance(rule, ALIKE, None, (1, 2, 0, 3), 4), TOLERANCE)
 
-  @parameterized.parameters(MANY, TRAVERSAL)
   @pytest.mark.fault_case("B08")
-  def test_refused_siblings_leave_the_law(self, rule):
+  def test_refused_siblings_leave_the_law(self):
     """SafeAILab/EAGLE#329: fixed siblings, each one's law on itself alone."""
+    self.check_refused(MANY)
+
+  @pytest.mark.slow
+  def test_refused_siblings_leave_the_law_of_traversal(self):
+    self.check_refused(TRAVERSAL)
+
+  def check_refused(self, rule):
     p = cases.constant([0.2, 0.5, 0.3])
     fixed = exact.Drafts(
       cases.constant([0.5, 0.3, 0.2]), None, drafts_lib.ranked
@@ -215,7 +229,8 @@ class DegenerateLawTest(parameterized.TestCase):
       jnp.log(q)[:, None],
     )
     numbers = ratio.Uniforms(u[:, None], r * (1 - 2.0**-24))
-    kept = rule.verify(jnp.log(jnp.stack([p, p], axis=1)), draft, numbers)
+    log_p = jnp.log(jnp.stack([p, p], axis=1))
+    kept = jax.jit(rule.verify)(log_p, draft, numbers)
     np.testing.assert_array_equal(
       kept.accepted, [1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0]
     )
@@ -299,11 +314,12 @@ class RowsTest(parameterized.TestCase):
   @parameterized.parameters(*CHAINS)
   def test_bad_logits_end_nowhere_else(self, rule):
     """NaN laws: no hang, no id out of range, and the other rows as before."""
-    log_p, draft, uniforms = example(2, 8, chain=True)
-    clean = rule.verify(log_p, draft, uniforms)
-    kept = rule.verify(log_p.at[3].set(jnp.nan), draft, uniforms)
+    log_p, draft, uniforms = example(2, ROWS, chain=True)
+    verify = jax.jit(rule.verify)
+    clean = verify(log_p, draft, uniforms)
+    kept = verify(log_p.at[3].set(jnp.nan), draft, uniforms)
     self.assertTrue(np.all((kept.tokens >= 0) & (kept.tokens < 5)))
-    others = np.arange(8) != 3
+    others = np.arange(ROWS) != 3
     np.testing.assert_array_equal(kept.tokens[others], clean.tokens[others])
 
   @parameterized.parameters((SEQ, "KSeq"), (PATHS, "MultiPath"))
@@ -315,8 +331,8 @@ class RowsTest(parameterized.TestCase):
 
   def test_chain_forms_keep_the_same(self):
     """On a chain the rules fall into two, number by number."""
-    arguments = example(3, 512, chain=True)
-    kept = {type(rule): rule.verify(*arguments) for rule in CHAINS}
+    arguments = example(3, ROWS, chain=True)
+    kept = {type(rule): jax.jit(rule.verify)(*arguments) for rule in CHAINS}
     for group in (
       (rejection.Rejection, type(MANY)),
       (block.Block, type(TRAVERSAL), type(PATHS)),

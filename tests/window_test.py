@@ -11,6 +11,7 @@ from absl.testing import absltest, parameterized
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from specjax.models import attention, model, transformer
 
@@ -53,10 +54,24 @@ class WindowTest(parameterized.TestCase):
     k, v = (normal(rows, capacity, K, H) for _ in range(2))
     return q, k, v, jnp.asarray(lengths, jnp.int32)
 
+  @parameterized.parameters(
+    (1, (130, 128)),
+    (3, (0, 200)),
+    (64, (130, 128)),
+    (65, (0, 200)),
+    (1000, (7, 3)),
+  )
+  def test_a_chain_sees_its_window(self, window, lengths):
+    self.check_chain(window, lengths)
+
   @parameterized.product(
     window=(1, 3, 64, 65, 1000), lengths=((130, 128), (0, 200), (7, 3))
   )
-  def test_a_chain_sees_its_window(self, window, lengths):
+  @pytest.mark.slow
+  def test_every_chain_sees_its_window(self, window, lengths):
+    self.check_chain(window, lengths)
+
+  def check_chain(self, window, lengths):
     q, k, v, starts = self.inputs(5, lengths)
     positions = starts[:, None] + jnp.arange(5)[None]
     out = attention.attend(
@@ -120,8 +135,15 @@ class WindowTest(parameterized.TestCase):
     out = run(*self.inputs(2, (200, neighbour)))
     np.testing.assert_array_equal(out[0], expected[0])
 
-  @parameterized.parameters((8,), (4, 4), (1, 7), (3, 1, 4))
+  def test_a_split_gives_the_same_logits(self):
+    self.check_split(3, 1, 4)
+
+  @parameterized.parameters((8,), (4, 4), (1, 7))
+  @pytest.mark.slow
   def test_any_split_gives_the_same_logits(self, *splits):
+    self.check_split(*splits)
+
+  def check_split(self, *splits):
     network = model.Model.init(CONFIG, jax.random.key(0))
     tokens = jnp.asarray(np.random.default_rng(1).integers(0, 32, (2, 24)))
     cache = network.init_cache(2, 64, 24)

@@ -21,7 +21,7 @@ from train import (
   batches,
   conversations,
   decoding,
-  evaluate,
+  frozen,
   losses,
   packing,
   schema,
@@ -52,32 +52,52 @@ def data(config: ConfigDict, tokenizer: tokenizers.Tokenizer) -> Data:
     ValueError, FileNotFoundError: see `conversations.read`; a conversation on
       both sides.
   """
-  found: list[list[conversations.Example]] = []
-  reports = []
-  for name in ("train", "validation"):
-    given = config.data[name]
-    paths = [given] if isinstance(given, str) else list(given)
-    examples, report = conversations.read(
-      paths, tokenizer, config.data.licenses
-    )
-    if name == "train" and config.data.limit:
-      examples = limited(examples, config.data.limit)
-    examples, shortened = packing.cut(examples, config.data.width)
-    conversations.check(examples, report)
-    tokens = sum(int(e.loss.sum()) for e in examples)
-    total = sum(len(e.tokens) for e in examples)
-    reports.append(
-      f"{name}: {report}; {len(examples)} used, {shortened} cut to "
-      f"{config.data.width} tokens; {tokens} of {total} tokens are of answers"
-    )
-    found.append(examples)
-  both = {_text(e) for e in found[0]} & {_text(e) for e in found[1]}
+  train, learnt = read_examples(
+    config, config.data.train, tokenizer, config.data.limit
+  )
+  validation, held_out = read_examples(
+    config, config.data.validation, tokenizer
+  )
+  both = {_text(e) for e in train} & {_text(e) for e in validation}
   if both:
     raise ValueError(
       f"{len(both)} conversations are in data.train and in data.validation: "
       "hold them out"
     )
-  return Data(found[0], found[1], tuple(reports))
+  return Data(
+    train, validation, (f"train: {learnt}", f"validation: {held_out}")
+  )
+
+
+def read_examples(
+  config: ConfigDict,
+  given: str | Sequence[str],
+  tokenizer: tokenizers.Tokenizer,
+  limit: int = 0,
+) -> tuple[list[conversations.Example], str]:
+  """Conversations of some sources, cut to the rows' width, and what was read.
+
+  Args:
+    config: its licenses and width are used.
+    given: a source or several.
+    tokenizer: the target's.
+    limit: tokens of answers to stop behind; 0 takes all.
+
+  Raises:
+    ValueError, FileNotFoundError: see `conversations.read`.
+  """
+  paths = [given] if isinstance(given, str) else list(given)
+  found, report = conversations.read(paths, tokenizer, config.data.licenses)
+  found, shortened = packing.cut(found, config.data.width)
+  if limit:
+    found = limited(found, limit)
+  conversations.check(found, report)
+  tokens = sum(int(e.loss.sum()) for e in found)
+  total = sum(len(e.tokens) for e in found)
+  return found, (
+    f"{report}; {len(found)} used, {shortened} cut to {config.data.width} "
+    f"tokens; {tokens} of {total} tokens are of answers"
+  )
 
 
 def limited(
@@ -210,19 +230,17 @@ def evaluation(
     ValueError, FileNotFoundError: prompts that cannot be read.
   """
   serving = sampling(config.sampling)
-  samplings, as_served = _samplings(serving)
+  settings, as_served = samplings(serving)
   if config.evaluation.limit:
     examples = limited(examples, config.evaluation.limit)
   prompts = _prompts(config.evaluation.prompts, tokenizer)
   rows = list(
     batches.all_rows(examples, config.data.width, config.evaluation.rows)
   )
-  depth = config.evaluation.depth
-  if not made.teacher_forced:
-    depth = min(depth, made.depth)
+  depth = judged_depth(config, made)
 
   def measure(params):
-    found = evaluate.frozen(made, params, rows, samplings, depth)
+    found = frozen.measures(made, params, rows, settings, depth)
     found["serving"] = found[as_served]
     chosen = found[config.evaluation.select]
     measures = {"tau": chosen["tau"], "alpha": chosen["alpha"], **found}
@@ -238,25 +256,31 @@ def evaluation(
     )
     gap = None
     if decoded["alpha"] is not None:
-      gap = found["serving"]["alpha"] - decoded["alpha"]
+      gap = found["serving"]["alpha_renewal"] - decoded["alpha"]
     return {**measures, "decode": decoded, "gap": gap}
 
   return measure
 
 
-def _samplings(
+def judged_depth(config: ConfigDict, made: objective_lib.Objective) -> int:
+  """Positions of a draft that are judged: not more than it was made for."""
+  depth = config.evaluation.depth
+  return depth if made.teacher_forced else min(depth, made.depth)
+
+
+def samplings(
   serving: sampling_lib.Sampling,
 ) -> tuple[dict[str, sampling_lib.Sampling], str]:
   """Settings to judge by name, one row each, and which of them is served."""
-  samplings = {
+  found = {
     "temperature_0": sampling_lib.Sampling(),
     "temperature_1": sampling_lib.Sampling(temperature=jnp.ones(1)),
   }
   for name, temperature in (("temperature_0", 0.0), ("temperature_1", 1.0)):
     if serving == sampling_lib.Sampling(temperature):
-      return samplings, name
+      return found, name
   served = {"serving": sampling_lib.per_row(serving, 1)}
-  return {**samplings, **served}, "serving"
+  return {**found, **served}, "serving"
 
 
 def _prompts(source: Any, tokenizer: tokenizers.Tokenizer) -> list[list[int]]:

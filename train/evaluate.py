@@ -1,132 +1,235 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Acceptance on held-out texts, without decoding.
+"""The command line that judges a trained draft on held-out conversations.
 
-Laws are those of serving, over the whole vocabulary: what a draft cannot say
-counts as refused. Each of several temperatures is judged on the same texts.
+  python -m train.evaluate --workdir=DIR [--data=PATH ...] [--limit=TOKENS] \
+    [--out=FILE] [--config.key=value ...]
 
-Axis letters: B rows, S slots, N = B * S, C slots of a chunk, K positions,
-Q columns, V vocabulary.
+DIR is a folder of `train.run`; its best checkpoint is judged, and beside it the
+draft before training. Without --data they are judged on the conversations that
+the run held out. Prints a table and writes evaluation.json into DIR, or FILE:
+acceptance at temperature 0, at 1 and as served, by position, with and without
+answers that loop, each with its interval, see `train.acceptance`. An override
+judges under something else than what was trained, such as
+--config.sampling.temperature=0.7 or --config.data.width=1024. A mistake is one
+line and exit status 2.
 """
 
-from collections.abc import Iterable, Mapping
-import functools
+import argparse
+from collections.abc import Mapping, Sequence
+import json
+import os
+import pathlib
+import sys
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from specjax import sampling as sampling_lib
-from train import acceptance, packing, slots, supervision, teacher
-from train.objectives import objective as objective_lib
+from specjax.bench import command_line
 
-CHUNK = 64  # slots whose logits exist at a time
+_USAGE = "python -m train.evaluate --workdir=DIR"
+_FILE = "evaluation.json"
+_ALL, _FRESH = "all", "without_degenerate"
+_STRETCH = 128  # tokens of a text whose starts are judged together
 
 
-def frozen(
-  objective: objective_lib.Objective,
-  params: Any,
-  batches: Iterable[packing.Batch],
-  samplings: Mapping[str, sampling_lib.Sampling],
-  depth: int,
-) -> dict[str, dict[str, Any]]:
-  """Measures of a draft on held-out texts, see `acceptance.measures`.
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+  """Flags, and overrides of the run's config.
+
+  Raises:
+    ValueError: an unknown flag, a wrong value, or no workdir.
+  """
+  parser = command_line.Parser("python -m train.evaluate", _USAGE)
+  parser.add_argument("--workdir", help="folder of train.run")
+  parser.add_argument(
+    "--data",
+    action="append",
+    help="held-out conversations; may be given several times",
+  )
+  parser.add_argument(
+    "--limit", type=int, default=0, help="tokens of answers; 0 takes all"
+  )
+  parser.add_argument("--out", help=f"in place of {_FILE} in the workdir")
+  flags, overrides = parser.read(argv)
+  if not flags.workdir:
+    raise ValueError(f"no workdir: {_USAGE}")
+  if flags.limit < 0:
+    raise ValueError(f"--limit is {flags.limit}: use 0 or more")
+  return flags, overrides
+
+
+def run(argv: Sequence[str]) -> None:
+  """Does what the arguments say.
+
+  Raises:
+    ValueError, OSError: a mistake of the user, in one line.
+  """
+  flags, overrides = parse(argv)
+  from train import trained
+
+  found = trained.read(flags.workdir, "--workdir")
+  out = pathlib.Path(flags.out or found.folder / _FILE)
+  if not out.absolute().parent.is_dir():
+    raise ValueError(f"--out {str(out)!r} is in no folder: make it first")
+  config = found.config(overrides)
+  paths = _held_out(flags.data, config)
+  result = evaluation(found, config, paths, flags.limit)
+  show(result)
+  text = json.dumps(result, indent=2) + "\n"
+  half = out.with_name(f"{out.name}.new")
+  half.write_text(text, encoding="utf-8")
+  os.replace(half, out)
+
+
+def _held_out(given: Sequence[str] | None, config) -> list[str]:
+  """Sources of conversations; none of them was trained on."""
+  listed = lambda x: [x] if isinstance(x, str) else list(x)
+  paths = listed(config.data.validation) if given is None else list(given)
+  learnt = {os.path.abspath(path) for path in listed(config.data.train)}
+  for path in paths:
+    if os.path.abspath(path) in learnt:
+      raise ValueError(f"--data {path!r} was trained on: hold others out")
+  return paths
+
+
+def evaluation(
+  found: Any, config: Any, paths: Sequence[str], limit: int
+) -> dict[str, Any]:
+  """Judges a draft, and the one that training began with.
 
   Args:
-    objective: what was trained.
-    params: its parameters.
-    batches: packed rows; no conversation is in two of them.
-    samplings: settings of serving by name, one row each.
-    depth: K, positions to judge; no more than the objective's outputs unless it
-      is teacher-forced.
+    found: `trained.Trained`.
+    config: of the run, as it is to be judged.
+    paths: sources of conversations.
+    limit: tokens of answers; 0 takes all.
 
   Returns:
-    For each of `samplings` its measures.
+    What evaluation.json holds. `measures` is by setting, draft ("before",
+    "after") and answers ("all", "without_degenerate"; None where all loop);
+    `by_context` is alpha after training by setting, along the texts.
   """
-  if not objective.teacher_forced and depth > objective.depth:
-    raise ValueError(
-      f"depth {depth} is more than the {objective.depth} tokens that the draft "
-      "was made for: use less"
-    )
-  parts: dict[str, list[acceptance.Totals]] = {name: [] for name in samplings}
-  for batch in batches:
-    found, counted = judge(objective, params, batch, dict(samplings), depth)
-    source = np.asarray(batch.source).reshape(-1)
-    for name, accepted in found.items():
-      starts = lambda x: np.asarray(x).reshape(-1, depth)
-      parts[name].append(
-        acceptance.totals(starts(accepted), starts(counted), source)
-      )
+  from specjax.bench import backend
+  from specjax.models import sources
+  from specjax.reports import report as report_lib
+  from train import build, training
+
+  backend.set_up()
+  target, tokenizer, _ = backend.load(config)
+  objective = build.objective(config, target, found.draft_ids())
+  examples, line = build.read_examples(config, paths, tokenizer, limit)
+  report_lib.say(line)
+  if found.note["target"] != sources.fingerprint(target):
+    report_lib.say("the target's weights are not those of the training")
+  looping = [is_looping(example) for example in examples]
+  measures, along = _judged(found, config, objective, examples, looping)
   return {
-    name: acceptance.measures(acceptance.join(part))
-    for name, part in parts.items()
+    "step": found.step,
+    "target": config.target,
+    "objective": config.objective.type,
+    "sources": list(paths),
+    "digest": training.digest(examples),
+    "conversations": len(examples),
+    "degenerate": sum(looping) / len(examples),
+    "loss_tokens": sum(int(example.loss.sum()) for example in examples),
+    "measures": measures,
+    "by_context": along,
   }
 
 
-@functools.partial(jax.jit, static_argnames=("depth",))
-def judge(
-  objective: objective_lib.Objective,
-  params: Any,
-  batch: packing.Batch,
-  samplings: dict[str, sampling_lib.Sampling],
-  depth: int,
-) -> tuple[dict[str, jax.Array], jax.Array]:
-  """Acceptance [B, S, K] under `rejection` by name, and what counts.
+def _judged(found, config, objective, examples, looping):
+  """Measures by setting, draft and answers, and alpha along the text."""
+  from train import acceptance, batches, build, frozen
 
-  At temperature 0 it is whether the likeliest tokens are the same.
-  """
-  seen = teacher.read(objective.target, batch)
-  known, _ = objective.read(params, batch, seen)
-  rows = supervision.output_rows(objective)
-  hidden = teacher.flat(seen.hidden)
-  outputs = objective.depth
-
-  def accepted(part):
-    known, index = part
-    logits = objective.logits(params, known, rows)
-    log_q = _on_target(objective, logits)
-    at = index[:, None] + 1 + jnp.arange(outputs)[None]
-    true = objective.target.unembed(jnp.take(hidden, at, axis=0, mode="clip"))
-    return {
-      name: _overlap(true, log_q, sampling)
-      for name, sampling in samplings.items()
-    }
-
-  counted = teacher.counted(batch, max(depth, outputs))
-  numbers = jnp.arange(hidden.shape[0])
-  any_depth = jnp.any(counted, axis=-1).reshape(-1)
-  if objective.teacher_forced:  # Later slots are other starts' positions.
-    any_depth = teacher.flat(_of_answers(batch))
-  found = slots.each(accepted, (teacher.flat(known), numbers), any_depth, CHUNK)
-  B, S = batch.tokens.shape
-  shaped = {k: x.reshape(B, S, outputs) for k, x in found.items()}
-  if objective.teacher_forced:
-    shaped = {
-      name: jnp.stack(
-        [teacher.later(x[..., 0], k) for k in range(depth)], axis=-1
-      )
-      for name, x in shaped.items()
-    }
-  return {k: x[..., :depth] for k, x in shaped.items()}, counted[..., :depth]
+  before = objective.init(build.key(config))
+  after = found.parameters(before)
+  settings, _ = build.samplings(build.sampling(config.sampling))
+  width, rows = config.data.width, config.evaluation.rows
+  measures = {name: {} for name in settings}
+  along = {}
+  for draft, params in (("before", before), ("after", after)):
+    judged = frozen.starts(
+      objective,
+      params,
+      batches.all_rows(examples, width, rows),
+      settings,
+      build.judged_depth(config, objective),
+    )
+    for name, starts in judged.items():
+      fresh = starts.where(~np.asarray(looping)[starts.source])
+      measures[name][draft] = {
+        _ALL: acceptance.measures(starts),
+        _FRESH: acceptance.measures(fresh) if len(fresh.source) else None,
+      }
+      along[name] = acceptance.by_context(starts, _STRETCH)
+  return measures, along
 
 
-def _of_answers(batch):
-  """[B, S] slots whose draft token is of an answer."""
-  return teacher.later(jnp.asarray(batch.loss), 2)
+def is_looping(example: Any) -> bool:
+  """Whether an answer of a conversation repeats itself, as reports count it."""
+  from specjax.reports import metrics
 
-
-def _on_target(objective, logits):
-  """[C, K, V] logits; what cannot be drafted has -inf."""
-  if objective.ids is None:
-    return logits
-  full = jnp.full((*logits.shape[:2], objective.target.vocab_size), -jnp.inf)
-  return full.at[..., objective.ids].set(logits)
-
-
-def _overlap(true, draft, sampling):
-  """[C, K] sum of min(p, q) under settings of serving."""
-  log_p, log_q = (
-    sampling_lib.log_probs(x[None], sampling)[0] for x in (true, draft)
+  edges = np.flatnonzero(np.diff(example.loss.astype(int))) + 1
+  parts = zip(np.split(example.tokens, edges), np.split(example.loss, edges))
+  return any(
+    metrics.is_degenerate(tokens.tolist()) for tokens, loss in parts if loss[0]
   )
-  return jnp.sum(jnp.exp(jnp.minimum(log_p, log_q)), axis=-1)
+
+
+def show(result: Mapping[str, Any]) -> None:
+  """Prints the tables."""
+  from specjax.reports import report as report_lib
+
+  named = {
+    (name, draft, part.replace(_FRESH, "no loops")): found
+    for name, drafts in result["measures"].items()
+    for draft, parts in drafts.items()
+    for part, found in parts.items()
+    if found is not None
+  }
+  report_lib.say(
+    f"step {result['step']} on {result['conversations']} conversations with "
+    f"{result['loss_tokens']} tokens of answers; {result['degenerate']:.0%} of "
+    "the conversations loop"
+  )
+  columns = ("alpha", "interval", "in a loop", "tau", "interval")
+  report_lib.show_table(
+    ("sampling", "draft", "answers", *columns),
+    [(*names, *_cells(found)) for names, found in named.items()],
+  )
+  report_lib.say(
+    "alpha: share of tested tokens that are kept, every slot a start; in a "
+    "loop: weighed by where a decoding loop starts; tau: tokens a target call. "
+    "By position, kept if those before were / with all before:"
+  )
+  depth = len(next(iter(named.values()))["prefix"])
+  report_lib.show_table(
+    ("sampling", "draft", "answers", *(str(k + 1) for k in range(depth))),
+    [(*names, *_positions(found)) for names, found in named.items()],
+  )
+
+
+def _cells(found: Mapping[str, Any]) -> list[str]:
+  bounds = lambda pair: f"{pair[0]:.3f}-{pair[1]:.3f}"
+  return [
+    f"{found['alpha']:.3f}",
+    bounds(found["alpha_interval"]),
+    f"{found['alpha_renewal']:.3f}",
+    f"{found['tau']:.3f}",
+    bounds(found["tau_interval"]),
+  ]
+
+
+def _positions(found: Mapping[str, Any]) -> list[str]:
+  shown = lambda x: "-" if x is None else f"{x:.3f}"
+  pairs = zip(found["conditional"], found["prefix"])
+  return [f"{shown(a)} / {shown(b)}" for a, b in pairs]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs and returns the exit status."""
+  argv = sys.argv[1:] if argv is None else argv
+  return command_line.main(run, argv)
+
+
+if __name__ == "__main__":
+  sys.exit(main())

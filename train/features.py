@@ -48,12 +48,15 @@ class Features:
     source = np.maximum(np.asarray(batch.source), 0)
     place = self._starts[source] + np.asarray(batch.positions)
 
-    given = {name: array[place] for name, array in self._arrays.items()}
-    layers = [given[_layer(i)] for i in self._layers]
-    features = np.concatenate(layers, axis=-1) if layers else None
+    # On the host: a step moves them to its devices.
+    given: dict[str, Any] = {
+      name: array[place] for name, array in self._arrays.items()
+    }
+    layers = [given.pop(_layer(i)) for i in self._layers]
+    joined: Any = np.concatenate(layers, axis=-1) if layers else None
     return teacher.Teacher(
       hidden=given["hidden"].astype(np.float32),
-      features=None if features is None else features.astype(np.float32),
+      features=None if joined is None else joined.astype(np.float32),
       log_total=given["log_total"],
       best=given["best"],
     )
@@ -122,10 +125,11 @@ def _starts(examples) -> np.ndarray:
   return np.concatenate([[0], np.cumsum(lengths)])[:-1]
 
 
-def _arrays(folder, layers, mode) -> dict[str, np.ndarray]:
+def _arrays(folder, layers, mode) -> dict[str, np.memmap]:
   names = ("hidden", "log_total", "best", *map(_layer, layers))
   return {
-    name: np.load(folder / f"{name}.npy", mmap_mode=mode) for name in names
+    name: np.lib.format.open_memmap(folder / f"{name}.npy", mode)
+    for name in names
   }
 
 

@@ -110,8 +110,8 @@ class Saver(contextlib.AbstractContextManager):
     shapes = lambda tree: jax.tree.map(lambda x: x.shape, tree)
     if shapes(found) != shapes(like):
       raise ValueError(
-        f"checkpoint {step} holds parameters of other shapes: init_from needs "
-        "the same objective"
+        f"checkpoint {step} holds parameters of other shapes: use "
+        "the objective and data.draft_vocab that it was trained with"
       )
     return jax.tree.map(
       lambda x, y: jax.device_put(np.asarray(x, y.dtype), y.sharding),

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 # (parameters, what is frozen, what is known at C slots, their numbers [C], and
-# which of them count) -> (what is differentiated, further sums).
+# which of them to add) -> (what is differentiated, further sums).
 Sums = Callable[[Any, Any, Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 
@@ -35,7 +35,7 @@ def total(
   """What `function` gives for all slots that count, added up.
 
   Args:
-    function: of one chunk; its sums leave out slots that do not count.
+    function: of one chunk; its sums leave out slots that are not to be added.
     params: differentiated.
     frozen: whole arrays, given to every chunk; not differentiated.
     known: pytree of [N, ...], cut into chunks; differentiated but for integers.
@@ -72,8 +72,7 @@ def each(
   )
 
   def put(found, part, index, valid):
-    del valid
-    return _put(found, index, function(part))
+    return _put(found, index, valid, function(part))
 
   return _walk(put, found, known, counts, chunk)
 
@@ -93,7 +92,7 @@ def _forward(function, params, frozen, known, counts, chunk):
     )
     sums, grads = jax.tree.map(jnp.add, (sums, grads), (new, mine))
     # Every slot is in one chunk, so its gradient is complete.
-    return sums, grads, _put(at_slots, index, theirs)
+    return sums, grads, _put(at_slots, index, valid, theirs)
 
   sums = _zeros(function, params, frozen, known, chunk)
   grads, at_slots = jax.tree.map(jnp.zeros_like, (params, _split(known)[0]))
@@ -131,29 +130,33 @@ def _is_none(x):
 
 
 def _walk(add, carry, known, counts, chunk):
-  """carry after add(carry, chunk of slots, their numbers, which count).
+  """carry after add(carry, chunk of slots, their numbers, which are new).
 
-  Slots that fill up the last chunk have the number N, past the last slot.
+  The last chunk is filled up with the first slot that counts, again: what is
+  known at others need not be numbers, and a NaN spoils a gradient even where
+  its value is left out.
   """
   order = jnp.argsort(~counts, stable=True)
-  order = jnp.pad(order, (0, -len(order) % chunk), constant_values=len(order))
   number = jnp.sum(counts)
 
   def body(i, carry):
-    index = jax.lax.dynamic_slice_in_dim(order, i * chunk, chunk)
-    valid = i * chunk + jnp.arange(chunk) < number
+    lane = i * chunk + jnp.arange(chunk)
+    valid = lane < number
+    index = order[jnp.where(valid, lane, 0)]
     take = lambda x: jnp.take(x, index, axis=0, mode="clip")
-    index = jnp.where(valid, index, len(counts))
     return add(carry, jax.tree.map(take, known), index, valid)
 
   return jax.lax.fori_loop(0, (number + chunk - 1) // chunk, body, carry)
 
 
-def _put(slots, index, part):
+def _put(slots, index, valid, part):
   """pytree of [N, ...] with a chunk in its places."""
-  return jax.tree.map(
-    lambda x, new: x.at[index].set(new, mode="drop"), slots, part
-  )
+
+  def put(x, new):
+    place = jnp.where(valid, index, len(x))
+    return x.at[place].set(new, mode="drop")
+
+  return jax.tree.map(put, slots, part)
 
 
 def _zeros(function, params, frozen, known, chunk):

@@ -94,15 +94,17 @@ class Supervision(struct.PyTreeNode):
       axis=-1,
     )
     K = log_q.shape[1]
-    at = index[:, None] + 1 + jnp.arange(K)[None]  # slots of the laws
+    counts = valid[:, None] & jnp.take(
+      frozen.counted, index, axis=0, mode="clip"
+    )
+    # Slots of the laws; where a depth does not count, those of the first, which
+    # are numbers: what is left out of a sum must not be NaN either.
+    at = index[:, None] + 1 + jnp.where(counts, jnp.arange(K)[None], 0)
     log_p = self.laws(frozen, at)
     token = jnp.take(frozen.tokens, at + 1, mode="clip")
     column = token if frozen.columns is None else frozen.columns[token]
     rows_of = lambda x: x.reshape(-1, x.shape[-1])
     flat = losses.Laws(rows_of(log_p), rows_of(log_q), column.reshape(-1))
-    counts = valid[:, None] & jnp.take(
-      frozen.counted, index, axis=0, mode="clip"
-    )
     at_counts = lambda x: jnp.where(counts, x.reshape(-1, K), 0)
     loss = at_counts(self.loss(flat))
     weights = jnp.asarray(self.decay ** np.arange(K), jnp.float32)[None]

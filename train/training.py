@@ -26,11 +26,13 @@ from train import (
   saving,
   step,
   tracking,
+  trained,
 )
 
-CHECKPOINTS = "checkpoints"
 DRAFTER = "drafter"
 SUMMARY = "summary.json"
+# What must be the same when a run is gone on with.
+_BOUND = ("target", "data", "draft_vocab")
 
 
 def train(
@@ -50,13 +52,13 @@ def train(
   backend.set_up()
   target, tokenizer, _ = backend.load(config)
   data = build.data(config, tokenizer)
-  ids = build.draft_ids(data.train, config.data.draft_vocab, target.num_tokens)
+  ids = _draft_ids(config, data, target.num_tokens, folder)
   plan = _plan(config, target, tokenizer, data, ids)
   state = _begin(plan, folder, config.init_from)
   folder.mkdir(parents=True, exist_ok=True)
-  _write(folder / "config.json", plain)
+  _write(folder / trained.CONFIG, plain)
   with (
-    saving.Saver(folder / CHECKPOINTS, config.keep) as saver,
+    saving.Saver(folder / trained.CHECKPOINTS, config.keep) as saver,
     tracking.Tracker(
       folder, int(state.step), plan.steps, config.tensorboard
     ) as tracker,
@@ -73,6 +75,28 @@ def train(
       state = saver.load(best, state)
     _leave(plan, state, tokenizer, folder, plain)
     tracker.say(f"drafter of step {int(state.step)}: {folder / DRAFTER}")
+
+
+def _draft_ids(config, data, tokens, folder) -> np.ndarray | None:
+  """The vocabulary of what a run goes on from; that of its data at the start.
+
+  The columns of a trained head stand for the same tokens, whatever it is
+  trained on next.
+  """
+  size = config.data.draft_vocab
+  begun = trained.find(folder)
+  if begun is None and config.init_from:
+    begun = trained.read(config.init_from, "init_from")
+  if begun is None:
+    return build.draft_ids(data.train, size, tokens)
+  ids = begun.draft_ids()
+  found = tokens if ids is None else len(ids)
+  if found != (size if 0 < size < tokens else tokens):
+    raise ValueError(
+      f"data.draft_vocab is {size} but {begun.folder} drafts {found} tokens: "
+      f"use data.draft_vocab = {found}"
+    )
+  return ids
 
 
 def _plan(config, target, tokenizer, data, ids) -> loop.Plan:
@@ -103,6 +127,7 @@ def _plan(config, target, tokenizer, data, ids) -> loop.Plan:
       "target": sources.fingerprint(target),
       "data": digest(data.train),
       "draft_vocab": None if ids is None else _digest(ids),
+      trained.DRAFT_IDS: None if ids is None else ids.tolist(),
     },
     key=build.key(config),
   )
@@ -127,13 +152,14 @@ def _with_features(plan, config, tracker) -> loop.Plan:
 def _begin(plan: loop.Plan, folder: pathlib.Path, init_from: str) -> step.State:
   """The newest state of a folder, or one to begin with; nothing is written."""
   state = step.init(plan.objective, plan.optimizer, plan.key)
-  if (folder / CHECKPOINTS).is_dir():
-    with saving.Saver(folder / CHECKPOINTS, None) as saver:
+  if (folder / trained.CHECKPOINTS).is_dir():
+    with saving.Saver(folder / trained.CHECKPOINTS, None) as saver:
       if saver.latest is not None:
         _check_note(saver.note(saver.latest), plan.note, folder)
         return saver.load(saver.latest, state)
   if init_from:
-    return state.replace(params=_parameters(init_from, state.params))
+    found = trained.read(init_from, "init_from").parameters(state.params)
+    return state.replace(params=found)
   return state
 
 
@@ -152,7 +178,7 @@ def _digest(ids: np.ndarray) -> str:
 
 def _check_note(old, new, folder) -> None:
   """Refuses to go on with another target, data or vocabulary."""
-  changed = [key for key in new if old.get(key) != new[key]]
+  changed = [key for key in _BOUND if old.get(key) != new[key]]
   if changed:
     raise ValueError(
       f"{folder} was trained with another {', '.join(changed)}: name another "
@@ -175,20 +201,6 @@ def _described(data, ids, plan) -> list[str]:
   return lines
 
 
-def _parameters(path: str, like: Any) -> Any:
-  """Weights alone, of another run's best (else newest) checkpoint."""
-  checkpoints = pathlib.Path(path) / CHECKPOINTS
-  if not checkpoints.is_dir():
-    raise FileNotFoundError(
-      f"init_from {path!r} has no {CHECKPOINTS}/ in it: name a folder of a run"
-    )
-  with saving.Saver(checkpoints, None) as saver:
-    found = saver.latest if saver.best is None else saver.best
-    if found is None:
-      raise ValueError(f"init_from {path!r} has no complete checkpoint")
-    return saver.load_parameters(found, like)
-
-
 def _leave(plan, state, tokenizer, folder, plain) -> None:
   """The drafter's folder, which appears when it is whole, and its measures."""
   made = folder / f"{DRAFTER}.new"
@@ -205,7 +217,7 @@ def _leave(plan, state, tokenizer, folder, plain) -> None:
     "step": int(state.step),
     "before": by_step.get(0),
     "after": by_step.get(int(state.step)),
-    "note": dict(plan.note),
+    "note": {key: plan.note[key] for key in _BOUND},
     "config": dict(plain),
   }
   _write(folder / SUMMARY, summary)

@@ -10,11 +10,13 @@ a fixed length, which shows what it keeps, and once in `gain`, which drafts only
 where that pays. In `lookup_eagle3` the head drafts where nothing can be copied.
 """
 
-import importlib.util
 import pathlib
+import runpy
 
 from ml_collections import ConfigDict
 
+# The config beside this one; configs are files, not a package.
+BASE = pathlib.Path(__file__).with_name("spec_bench_small.py")
 FOLDER = pathlib.Path(__file__).parents[1] / "drafters" / "smollm2"
 LENGTH = 3
 
@@ -33,7 +35,7 @@ def drafters() -> dict[str, dict]:
 
 def get_config(arg: str = "") -> ConfigDict:
   """The comparison; `arg` is the path of question.jsonl."""
-  config = _spec_bench_small().get_config(arg).unlock()
+  config = runpy.run_path(str(BASE))["get_config"](arg).unlock()
   config.methods = ConfigDict(
     {
       name + suffix: {
@@ -46,12 +48,3 @@ def get_config(arg: str = "") -> ConfigDict:
     }
   )
   return config.lock()
-
-
-def _spec_bench_small():
-  """The config beside this one; configs are files, not a package."""
-  path = pathlib.Path(__file__).with_name("spec_bench_small.py")
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module

@@ -1,8 +1,9 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A small draft model for SmolLM2, which shares its embedding and output matrix.
+"""A small draft model for SmolLM2, which has its embedding and output matrix.
 
-  python -m train.run --config=configs/train/draft_model.py:ANSWERS --workdir=DIR
+  python -m train.run --workdir=DIR \
+    --config=configs/train/draft_model.py:ANSWERS
 
 ANSWERS/train and ANSWERS/validation are workdirs of `train.regenerate`, for two
 sets of conversations.

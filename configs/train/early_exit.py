@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An adapter on the second layer of SmolLM2, whose output matrix it ends in.
 
-  python -m train.run --config=configs/train/early_exit.py:ANSWERS --workdir=DIR
+  python -m train.run --workdir=DIR \
+    --config=configs/train/early_exit.py:ANSWERS
 
 ANSWERS/train and ANSWERS/validation are workdirs of `train.regenerate`, for two
 sets of conversations.

@@ -6,7 +6,9 @@
 
 Writes metrics.json into the folder: acceptance at temperature 1 before and
 after training, that of the best bigram, what a decoding loop should keep of its
-drafts (`renewal`), and what it did.
+drafts (`train.renewal`), and what it did.
+
+Axis letters: n positions, V vocabulary.
 """
 
 import argparse
@@ -14,13 +16,14 @@ import json
 import pathlib
 from typing import Any
 
+import jax
 import numpy as np
 
-from experiments.tiny_distillation import bigram, held_out, renewal, target
+from experiments.tiny_distillation import bigram, target
 import specjax
 from specjax.bench import backend
 from specjax.drafters import eagle
-from train import decoding, run
+from train import conversations, decoding, packing, run, teacher
 
 CONFIG = "configs/train/tiny.py"
 TEXTS = {"train": (3072, 1), "validation": (256, 2)}  # number, seed
@@ -57,25 +60,36 @@ def measures(folder: pathlib.Path, model, tokenizer) -> dict[str, Any]:
   training = folder / "training"
   summary = json.loads((training / "summary.json").read_text())
   before, after = (summary[k]["temperature_1"] for k in ("before", "after"))
-  found = held_out.read(
-    f"{CONFIG}:{folder}",
-    training,
-    folder / "validation.jsonl",
-    target.PROMPT + target.NEW,
-  )
-  # Laws that a draft's first token is compared with, and the token before.
-  rows, slots = np.nonzero(found.counted[..., 0])
-  laws, last = (x[rows, slots + 1] for x in (found.laws, found.tokens))
-  alpha_loop, interval = renewal.alpha(found.keep, found.counted)
+  laws, last = _laws(model, tokenizer, folder / "validation.jsonl")
   return {
     "alpha_before": before["alpha"],
     "alpha_after": after["alpha"],
     "alpha_bigram": bigram.acceptance(laws, last),
-    "alpha_loop": alpha_loop,
-    "alpha_interval": interval,
+    "alpha_loop": after["alpha_renewal"],
+    "alpha_interval": after["alpha_renewal_interval"],
     "alpha_decode": _decoded(training / "drafter", model, tokenizer),
     "nats_per_token": float(np.mean(-np.sum(_times_log(laws), axis=1))),
   }
+
+
+def _laws(model, tokenizer, path) -> tuple[np.ndarray, np.ndarray]:
+  """[n, V] the laws that first tokens of drafts are compared with, and [n] the
+  token before each, of all texts.
+  """
+  examples, _ = conversations.read([path], tokenizer)
+  width = target.PROMPT + target.NEW
+  batch = packing.stack(
+    [packing.fill(examples, (i,), width) for i in range(len(examples))]
+  )
+
+  @jax.jit
+  def read(model):
+    hidden = teacher.read(model, batch).hidden
+    return jax.nn.softmax(model.unembed(hidden)), teacher.counted(batch, 1)
+
+  laws, counted = jax.device_get(read(model))
+  rows, slots = np.nonzero(counted[..., 0])
+  return laws[rows, slots + 1], batch.tokens[rows, slots + 1]
 
 
 def _times_log(p: np.ndarray) -> np.ndarray:

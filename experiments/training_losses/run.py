@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
   parser.add_argument("--seeds", type=int, default=3)
   flags = parser.parse_args(argv)
   folder = pathlib.Path(flags.workdir)
-  rows = []
+  rows: list[dict[str, Any]] = []
   for loss, temperature in itertools.product(LOSSES, TEMPERATURES):
     found = [
       _trained(folder, flags.answers, loss, temperature, seed)
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     rows.append(
       {
         "loss": loss,
-        "trained_at": temperature,
+        "trained_at": str(temperature),
         **{name: [one[name]["alpha"] for one in found] for name in JUDGED},
       }
     )
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
   report.show_table(
     ("loss", "trained at", "alpha at 0", "alpha at 1"),
     [
-      (row["loss"], str(row["trained_at"]), *(_cell(row[n]) for n in JUDGED))
+      (row["loss"], row["trained_at"], *(_cell(row[name]) for name in JUDGED))
       for row in rows
     ],
   )

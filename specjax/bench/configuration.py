@@ -42,6 +42,17 @@ def read(
   given = _run_file(spec)
   if kind is None:
     kind = proof_schema if proof_schema.is_given(given) else schema
+  return complete(given, overrides, kind)
+
+
+def complete(
+  given: Mapping[str, Any] | ConfigDict, overrides: Sequence[str], kind: Any
+) -> ConfigDict:
+  """The whole, checked config of what was given, or of its `plain` form.
+
+  Raises:
+    ValueError: one line that names the key or value and the fix.
+  """
   config = kind.complete(given)
   given_keys = {text.partition("=")[0]: text for text in overrides}
   for dotted in dotted_keys.types_first(given_keys):

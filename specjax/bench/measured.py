@@ -58,8 +58,11 @@ def _with(method, numbers, path) -> session_lib.Method:
     )
   if not leaves:
     return method
+  # A number of Python stays one: an array would compile every program anew.
   kept = [
-    jnp.asarray(number, jnp.asarray(leaf).dtype)
+    number
+    if isinstance(leaf, int | float)
+    else jnp.asarray(number, jnp.asarray(leaf).dtype)
     for number, leaf in zip(numbers, leaves)
   ]
   return dataclasses.replace(method, policy=jax.tree.unflatten(tree, kept))
