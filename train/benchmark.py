@@ -39,11 +39,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   parser = command_line.Parser("python -m train.benchmark", _USAGE)
   parser.add_argument("--config", help="a config of train.run")
   parser.add_argument("--workdir", help="folder of benchmark.json")
-  flags, overrides = parser.read(argv)
-  for name in ("config", "workdir"):
-    if not getattr(flags, name):
-      raise ValueError(f"no {name}: {_USAGE}")
-  return flags, overrides
+  return parser.read(argv, needed=("config", "workdir"))
 
 
 def run(argv: Sequence[str]) -> None:

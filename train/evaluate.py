@@ -50,9 +50,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     "--limit", type=int, default=0, help="tokens of answers; 0 takes all"
   )
   parser.add_argument("--out", help=f"in place of {_FILE} in the workdir")
-  flags, overrides = parser.read(argv)
-  if not flags.workdir:
-    raise ValueError(f"no workdir: {_USAGE}")
+  flags, overrides = parser.read(argv, needed=("workdir",))
   if flags.limit < 0:
     raise ValueError(f"--limit is {flags.limit}: use 0 or more")
   return flags, overrides

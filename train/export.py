@@ -65,10 +65,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
   parser.add_argument(
     "--max_length", type=int, help="positions that eagle3 is served with"
   )
-  flags, overrides = parser.read(argv)
-  for name in _FLAGS:
-    if not getattr(flags, name):
-      raise ValueError(f"no {name}: {_USAGE}")
+  flags, overrides = parser.read(argv, needed=_FLAGS)
   if overrides:
     raise ValueError(f"--config.{overrides[0]}: an export has no config")
   if flags.max_length is not None and flags.format != _EAGLE3:

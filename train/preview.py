@@ -36,9 +36,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     "--count", type=int, default=3, help="how many conversations"
   )
   parser.add_argument("--split", choices=_SPLITS, default=_SPLITS[0])
-  flags, overrides = parser.read(argv)
-  if not flags.config:
-    raise ValueError(f"no config: {_USAGE}")
+  flags, overrides = parser.read(argv, needed=("config",))
   if flags.count < 1:
     raise ValueError(f"--count is {flags.count}: use 1 or more")
   return flags, overrides

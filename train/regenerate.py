@@ -40,11 +40,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   parser.add_argument(
     "--overwrite", action="store_true", help="replace what is in the workdir"
   )
-  flags, overrides = parser.read(argv)
-  for name in ("config", "workdir"):
-    if not getattr(flags, name):
-      raise ValueError(f"no {name}: {_USAGE}")
-  return flags, overrides
+  return parser.read(argv, needed=("config", "workdir"))
 
 
 def run(argv: Sequence[str]) -> None:

@@ -30,11 +30,17 @@ class Parser(argparse.ArgumentParser):
   def error(self, message):
     raise ValueError(f"{message}: usage is {self._usage}")
 
-  def read(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+  def read(
+    self, argv: Sequence[str], needed: Sequence[str] = ()
+  ) -> tuple[argparse.Namespace, list[str]]:
     """Flags, and the overrides `key.key=value` of the config.
 
+    Args:
+      argv: the command line.
+      needed: flags that must be given.
+
     Raises:
-      ValueError: an unknown flag.
+      ValueError: an unknown flag, or a needed one is missing.
     """
     flags, rest = self.parse_known_args(list(argv))
     overrides, rest = take_overrides(rest)
@@ -42,6 +48,9 @@ class Parser(argparse.ArgumentParser):
       word = rest[0].lstrip("-").partition("=")[0]
       advice = spelling.suggestion(word, vars(flags))
       raise ValueError(f"unknown argument {rest[0]!r}: {advice}")
+    for name in needed:
+      if not getattr(flags, name):
+        raise ValueError(f"no {name}: {self._usage}")
     return flags, overrides
 
 
