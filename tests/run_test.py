@@ -223,7 +223,7 @@ class SamplingRunTest(Folder):
     # Draft and target run blocks of other widths: float32 rounding.
     self.assertAlmostEqual(measures["acceptance_overlap"], 1.0, delta=1e-4)
     self.assertAlmostEqual(measures["acceptance_coupled"], 1.0, delta=1e-4)
-    self.assertGreater(measures["memory"]["draft_weights"], 0)
+    self.assertEqual(measures["memory"]["draft_weights"], 0)
 
   def test_draft_models_are_named(self):
     target, drafts = self.summary["target"], self.summary["drafts"]

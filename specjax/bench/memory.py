@@ -20,17 +20,20 @@ def measure(session: session_lib.Session) -> dict[str, int | None]:
     On a mesh, the first three are of all devices together, each part counted
     once.
     weights: the target's parameters.
-    draft_weights: the drafter's own, 0 without a model. A target that drafts
-      for itself counts here too, though it is held once.
+    draft_weights: what the drafter holds beside them: 0 without a model, and
+      where the target drafts for itself; heads that end in the target's output
+      matrix count without it.
     cache: what grows with the text: the target's cache and the drafter's state.
     peak: of one device while the decoding loop of this method runs, as XLA
       plans it: arguments (weights, caches, the text), results that do not take
       an argument's place, and temporaries. Neither the reading of prompts nor
       other methods are in it. None where the backend does not say.
   """
+  held = {id(leaf) for leaf in jax.tree.leaves(session.model)}
+  drafter = jax.tree.leaves(session.method.drafter)
   return {
     "weights": _bytes(session.model),
-    "draft_weights": _bytes(session.method.drafter),
+    "draft_weights": _bytes([leaf for leaf in drafter if id(leaf) not in held]),
     "cache": _bytes((session.state.cache, session.state.drafter)),
     "peak": _planned(session),
   }
