@@ -78,13 +78,15 @@ def depth(drafter: types.Drafter, length: int) -> int:
   return drafter.max_depth if length == -1 else length
 
 
-def fixed(drafter: types.Drafter, length: int = -1) -> "Fixed":
+def fixed(
+  drafter: types.Drafter, length: int = -1, widths: tuple[int, ...] = (1,)
+) -> "Fixed":
   """`Fixed` for a drafter; length -1 drafts as many as it can.
 
   Raises:
     ValueError: the drafter never drafts that many.
   """
-  return Fixed(depth(drafter, length))
+  return Fixed(depth(drafter, length), widths)
 
 
 def heuristic(

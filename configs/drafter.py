@@ -1,0 +1,39 @@
+# Copyright 2026 The specjax Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A drafter of yours on the prompts of the quickstart.
+
+  python -m specjax.run --workdir=runs/mine \
+    --config=configs/drafter.py:eagle,runs/eagle3/drafter
+
+The argument is the type of the drafter and the folder that training left, or
+that somebody published: heads (`eagle`, `medusa`, `chained`, `block_parallel`)
+or a `draft_model`. It runs once with a fixed length, and once only where
+drafting pays (`gain`).
+"""
+
+import pathlib
+import runpy
+
+from ml_collections import ConfigDict
+
+# Configs are files, not a package.
+BASE = pathlib.Path(__file__).with_name("quickstart.py")
+LENGTH = 3
+POLICIES = {f"length_{LENGTH}": "fixed", "gain": "expected_gain"}
+
+
+def get_config(arg: str = "eagle,runs/eagle3/drafter") -> ConfigDict:
+  """The comparison; the argument is "TYPE,FOLDER"."""
+  kind, folder = arg.split(",")
+  key = "model" if kind == "draft_model" else "heads"
+  drafter = {"type": kind, key: folder, "length": LENGTH}
+  config = runpy.run_path(str(BASE))["get_config"]().unlock()
+  config.methods = {
+    name: {
+      "drafter": drafter,
+      "verifier": {"type": "coupled"},
+      "policy": {"type": policy},
+    }
+    for name, policy in POLICIES.items()
+  }
+  return config.lock()
