@@ -20,8 +20,8 @@ def get_config(arg: str = "") -> ConfigDict:
       "objective": {"type": "draft_model", "num_layers": 1, "mlp_dim": 1152},
       "losses": {"forward_kl": 1.0},
       "data": {
-        "train": f"{arg or 'runs/answers'}/train/answers.jsonl",
-        "validation": f"{arg or 'runs/answers'}/validation/answers.jsonl",
+        "train": (f"{arg or 'runs/answers'}/train/answers.jsonl",),
+        "validation": (f"{arg or 'runs/answers'}/validation/answers.jsonl",),
         "features": f"{arg or 'runs/answers'}/features",
         "width": 384,
       },

@@ -19,8 +19,8 @@ def get_config(arg: str = "") -> ConfigDict:
       "objective": {"type": "eagle", "kind": "eagle3", "depth": 3},
       "losses": {"forward_kl": 1.0},
       "data": {
-        "train": f"{arg or 'runs/answers'}/train/answers.jsonl",
-        "validation": f"{arg or 'runs/answers'}/validation/answers.jsonl",
+        "train": (f"{arg or 'runs/answers'}/train/answers.jsonl",),
+        "validation": (f"{arg or 'runs/answers'}/validation/answers.jsonl",),
         "features": f"{arg or 'runs/answers'}/features",
         "width": 384,
         "draft_vocab": 4096,
