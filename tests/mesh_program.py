@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from specjax import answers, sharding
 from specjax import sampling as sampling_lib
 from specjax import session as session_lib
+from specjax.bench import backend
 from specjax.decoding import decode
 from specjax.drafters import (
   cross_vocabulary,
@@ -254,6 +255,7 @@ def main(which: str) -> None:
         **answer(placed, method(*METHODS[label], placed, draft.on_mesh(mesh))),
       }
       print(json.dumps(record), flush=True)
+      backend.free_programs()
 
 
 if __name__ == "__main__":
