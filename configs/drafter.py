@@ -22,9 +22,9 @@ LENGTH = 3
 POLICIES = {f"length_{LENGTH}": "fixed", "gain": "expected_gain"}
 
 
-def get_config(arg: str = "eagle,runs/eagle3/drafter") -> ConfigDict:
+def get_config(arg: str = "") -> ConfigDict:
   """The comparison; the argument is "TYPE,FOLDER"."""
-  kind, folder = arg.split(",")
+  kind, _, folder = arg.partition(",")
   key = "model" if kind == "draft_model" else "heads"
   drafter = {"type": kind, key: folder, "length": LENGTH}
   config = runpy.run_path(str(BASE))["get_config"]().unlock()

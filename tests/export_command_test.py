@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import pathlib
+import shutil
 import tempfile
 from typing import Any
 from unittest import mock
@@ -144,6 +145,19 @@ class CommandTest(parameterized.TestCase):
     ]
     embedding = 4 * self.target.params["embed"]["embedding"].size
     self.assertLess(sizes[0], sizes[1] - 0.9 * embedding)
+    # With it again, for engines that know no lender.
+    self.write("again", "layers", format="huggingface")
+    found, _ = sources.load(self.folder / "again")
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+
+  def test_a_model_type_that_is_no_text(self):
+    folder = self.folder / "odd"
+    folder.mkdir()
+    self.addCleanup(shutil.rmtree, folder)
+    (folder / "config.json").write_text('{"model_type": ["llama"]}')
+    status, said = self.call(drafter="odd", format="huggingface")
+    self.assertEqual(status, 2)
+    self.assertIn("which no format fits", said)
 
   def test_what_is_not_read_back_does_not_appear(self):
     real = medusa_files.load(self.folder / "whole", self.target)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features on disk are those that the target gives, whatever was stopped."""
 
+import dataclasses
 import pathlib
 import tempfile
 
@@ -12,7 +13,8 @@ import numpy as np
 from tests import toys
 from train import batches, conversations, features, teacher
 
-WIDTH, NOTE = 24, {"target": "a", "data": "b"}
+WIDTH = 24
+BOUND = features.Binding("a", "b", WIDTH, 1.0)
 
 
 def examples(number=30):
@@ -35,14 +37,12 @@ class FeaturesTest(absltest.TestCase):
     self.target = toys.tiny(0).replace(feature_layers=(0, 1))
     self.said = []
 
-  def prepare(self, note=NOTE, layers=(0, 1)):
+  def prepare(self, bound=BOUND, layers=(0, 1)):
     return features.prepare(
       self.folder,
       self.target.replace(feature_layers=layers),
       examples(),
-      note,
-      WIDTH,
-      1.0,
+      bound,
       self.said.append,
     )
 
@@ -96,8 +96,21 @@ class FeaturesTest(absltest.TestCase):
 
   def test_others_are_refused(self):
     self.prepare()
-    with self.assertRaisesRegex(ValueError, "another target"):
-      self.prepare({**NOTE, "data": "c"})
+    changes = {"data": "c", "temperature": 0.5}
+    with self.assertRaisesRegex(ValueError, "of another data, temperature: "):
+      self.prepare(dataclasses.replace(BOUND, **changes))
+
+  def test_what_float16_cannot_hold_is_refused(self):
+    """Some models have outputs of layers beyond 65,504."""
+    layer = self.target.params["layer_0"]["mlp"]["down"]
+    layer = {"kernel": layer["kernel"] * 1e9}
+    params = dict(self.target.params)
+    params["layer_0"] = params["layer_0"] | {
+      "mlp": params["layer_0"]["mlp"] | {"down": layer}
+    }
+    self.target = self.target.replace(params=params)
+    with self.assertRaisesRegex(ValueError, "layer_0 has .* too large"):
+      self.prepare(layers=(0,))
 
   def test_a_folder_gains_the_layers_that_it_lacks(self):
     self.prepare(layers=(1,))

@@ -238,6 +238,23 @@ class SlowLoopTest(_Folder):
       np.testing.assert_allclose(value, theirs[name], atol=1e-3, err_msg=name)
 
 
+class TrackerTest(absltest.TestCase):
+  def test_the_speed_is_that_of_updates_alone(self):
+    folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+    measures = {"loss": 1.0, "alpha": 0.5}
+    # An update of 2 seconds, an evaluation of 98, an update of 1.
+    clock = mock.Mock(side_effect=[0, 2, 2, 100, 101, 101])
+    with (
+      mock.patch.object(tracking.time, "perf_counter", clock),
+      tracking.Tracker(folder, 0, 2, tensorboard=False) as tracker,
+    ):
+      tracker.step(1, 40, measures)
+      tracker.write(1, "evaluation", measures)
+      tracker.step(2, 50, measures)
+    speeds = [line.get("tokens_per_second") for line in tracking.read(folder)]
+    self.assertEqual(speeds, [20, None, 30])
+
+
 class SavingTest(absltest.TestCase):
   def test_the_best_and_the_last_are_kept(self):
     folder = self.enterContext(tempfile.TemporaryDirectory())

@@ -35,6 +35,10 @@ _CASES = {
   "init_from": (["--config.init_from=none"], "has no checkpoints/"),
   "flag": (["--work=x"], "unknown argument '--work=x'"),
   "value": (["--config.steps"], "has no value"),
+  "mesh": (["--config.mesh.data=0"], "mesh.data is 0: use 1 or more"),
+  "moments": (["--config.optimizer.beta2=1.0"], "use 0 to below 1"),
+  "epochs": (["--config.steps=0", "--config.epochs=0.01"], "makes none"),
+  "features": (["--config.data.features={old}"], "of another target, data: "),
 }
 
 
@@ -46,6 +50,10 @@ class MistakesTest(parameterized.TestCase):
       cls.enterClassContext(tempfile.TemporaryDirectory())
     )
     cls.config = train_runs.write_config(cls.folder)
+    cls.old = cls.folder / "features"
+    cls.old.mkdir()
+    note = json.dumps({"width": 24, "temperature": 1.0})
+    (cls.old / "features.json").write_text(note)
 
   def refused(self, *argv: str) -> str:
     """The one line that a run prints which ends with status 2."""
@@ -59,8 +67,8 @@ class MistakesTest(parameterized.TestCase):
   @parameterized.named_parameters((k, *v) for k, v in _CASES.items())
   def test_one_line_and_nothing_written(self, overrides, part):
     folder = self.folder / "new"
-    train = str(self.folder / "train.jsonl")
-    overrides = [x.replace("{train}", train) for x in overrides]
+    places = {"train": self.folder / "train.jsonl", "old": self.old}
+    overrides = [x.format(**places) for x in overrides]
     flags = [f"--config={self.config}", f"--workdir={folder}"]
     self.assertIn(part, self.refused(*flags, *overrides))
     self.assertFalse(folder.exists())
@@ -69,6 +77,13 @@ class MistakesTest(parameterized.TestCase):
     ({"losses": {"forward_lk": 1.0}}, "forward_lk"),
     ({"losses": {"forward_kl": -1.0}}, "forward_kl"),
     ({"losses": {}}, "loss"),
+    ({"losses": {"lk": {"eta": "much"}}}, "losses.lk has eta 'much'"),
+    ({"losses": {"tv": float("nan")}}, "losses.tv has weight nan"),
+    ({"losses": {"reverse_kl": 1.0}, "sampling": {"top_k": 5}}, "top_k = 5"),
+    ({"extra": {"feature": -1.0}}, "extra.feature is -1.0"),
+    ({"objective": {"type": "medusa", "num_layers": -1}}, "num_layers is -1"),
+    ({"objective": {"type": "eagle", "mlp_dim": -4}}, "mlp_dim is -4"),
+    ({"objective": {"type": "draft_model", "mlp_dim": -4}}, "mlp_dim is -4"),
     ({"extra": {"feature": "much"}}, "extra.feature"),
     ({"extra": {"feature": 0.5}}, "extra.feature"),
     ({"data": {"train": [], "validation": []}}, "no conversation to train on"),
@@ -90,6 +105,15 @@ class MistakesTest(parameterized.TestCase):
     self.assertIn("has other files in it", self.refused(*flags))
     # Nor is it deleted.
     self.assertIn("has other files in it", self.refused(*flags, "--overwrite"))
+
+  def test_a_mistake_overwrites_nothing(self):
+    folder = self.folder / "kept"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    flags = (f"--config={self.config}", f"--workdir={folder}", "--overwrite")
+    line = self.refused(*flags, "--config.data.train=none.jsonl")
+    self.assertIn("none.jsonl", line)
+    self.assertEqual((folder / "config.json").read_text(), "{}")
 
   def test_folder_of_another_config(self):
     folder = self.folder / "begun"

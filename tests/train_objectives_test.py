@@ -38,6 +38,7 @@ from train.objectives import (
   draft_model,
   eagle,
   early_exit,
+  heads,
   medusa,
 )
 
@@ -274,6 +275,46 @@ class GradientTest(parameterized.TestCase):
     # An adapter begins with B = 0, so at first nothing reaches A.
     wanted = ["['down']['kernel']"] if name == "early_exit" else []
     self.assertEqual(zero, wanted)
+
+
+class RegressionTest(absltest.TestCase):
+  def test_of_features_by_depth_and_added_up_over_rows(self):
+    """Rows of short answers have few deep outputs: they weigh as they are."""
+    objective = made("eagle3")
+    params = spread(objective.init(jax.random.key(0)))
+    long = batch()
+    short = long.replace(loss=(long.segments == 1) & (long.positions < 4))
+    empty = jax.tree.map(np.zeros_like, long)
+    stacked = lambda *x: jax.tree.map(lambda *y: np.concatenate(y), *x)
+    rows = stacked(long, short)
+    judged = supervision.Supervision(
+      losses.weighted({"tv": 1.0}), BOTH["one"], extra=(("feature", 0.5),)
+    )
+    plain = judged.replace(extra=())
+
+    @jax.jit
+    def look(objective, params, rows):
+      seen = teacher.read(objective.target, rows)
+      given, extra = objective.read(params, rows, seen)
+      real = objective._head(params).features(heads.block(rows, seen))
+      loss = [x.sums(objective, params, rows, seen)[0] for x in (judged, plain)]
+      return given, real, extra["feature"], *loss
+
+    whole, one, other = (
+      jax.device_get(look(objective, params, x))
+      for x in (rows, stacked(long, empty), stacked(empty, short))
+    )
+    given, real, found = whole[:3]
+    wanted = np.zeros(DEPTH)
+    for b, t, k in np.argwhere(teacher.counted(rows, DEPTH)):
+      distance = np.abs(given[b, t, k] - real[b, t + 1 + k])
+      smooth = [d * d / 2 if d < 1 else d - 0.5 for d in distance]
+      wanted[k] += np.mean(smooth)
+    # Sums of a few hundred float32 terms, as below.
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    difference = 0.5 * np.dot(0.8 ** np.arange(DEPTH), wanted)
+    np.testing.assert_allclose(whole[3] - whole[4], difference, rtol=1e-4)
+    np.testing.assert_allclose(whole[3], one[3] + other[3], rtol=1e-4)
 
 
 class FolderTest(parameterized.TestCase):

@@ -283,6 +283,8 @@ class CommandTest(FolderCase):
     runs.write_model(self.folder / "base.gguf")
     for argv, message in (
       (["--config.turns=0"], "turns is 0: use 1 or more"),
+      (["--config.mesh.data=0"], "mesh.data is 0: use 1 or more"),
+      (["--config.target=none.gguf"], "none.gguf"),
       (["--config.temperature=1"], "did you mean 'temperatures'"),
       (["--config.temperatures=(-1.0,)"], "temperatures is .*0 or more"),
       (["--config.temperatures=()"], "at least one number"),
@@ -296,6 +298,8 @@ class CommandTest(FolderCase):
         status, text = self.call(*argv, workdir="new")
         self.assertEqual(status, 2, text)
         self.assertRegex(text.splitlines()[-1], message)
+        # Else the right command would be one of another config.
+        self.assertFalse((self.folder / "new").exists())
     status, text = self.call(config=self.config)
     self.assertEqual(status, 2)
     self.assertIn("conversations is empty: name a file", text)

@@ -24,7 +24,7 @@ import pathlib
 import sys
 from typing import Any
 
-from specjax.bench import command_line, configuration
+from specjax.bench import command_line, configuration, storage
 
 _USAGE = "python -m train.benchmark --config=FILE.py --workdir=DIR"
 _FILE = "benchmark.json"
@@ -60,7 +60,7 @@ def run(argv: Sequence[str]) -> None:
   show(result)
   folder.mkdir(parents=True, exist_ok=True)
   text = json.dumps(result, indent=2) + "\n"
-  (folder / _FILE).write_text(text, encoding="utf-8")
+  storage.write(storage.locate(folder / _FILE), text.encode())
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -71,7 +71,7 @@ def data(config: ConfigDict, tokenizer: tokenizers.Tokenizer) -> Data:
 
 def read_examples(
   config: ConfigDict,
-  given: str | Sequence[str],
+  given: conversations.Sources,
   tokenizer: tokenizers.Tokenizer,
   limit: int = 0,
 ) -> tuple[list[conversations.Example], str]:
@@ -86,8 +86,7 @@ def read_examples(
   Raises:
     ValueError, FileNotFoundError: see `conversations.read`.
   """
-  paths = [given] if isinstance(given, str) else list(given)
-  found, report = conversations.read(paths, tokenizer, config.data.licenses)
+  found, report = conversations.read(given, tokenizer, config.data.licenses)
   found, shortened = packing.cut(found, config.data.width)
   if limit:
     found = limited(found, limit)

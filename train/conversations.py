@@ -26,6 +26,8 @@ import numpy as np
 from specjax import data, tokenizers
 from specjax.text import records
 
+# Paths, and `datasets:NAME[:SPLIT[:COLUMN]]`.
+Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 # Conversations that are rendered by one call of the template's sandbox.
 _RENDERED = 256
 
@@ -63,14 +65,14 @@ class Report:
 
 
 def read(
-  sources: Sequence[str | os.PathLike[str]],
+  sources: Sources,
   tokenizer: tokenizers.Tokenizer,
   licenses: Sequence[str] = (),
 ) -> tuple[list[Example], Report]:
   """All conversations of some sources.
 
   Args:
-    sources: paths and `datasets:NAME[:SPLIT[:COLUMN]]`.
+    sources: one or several.
     tokenizer: the target's; its template writes conversations of messages.
     licenses: values of the field `license` that are wanted; () takes all.
 
@@ -102,8 +104,14 @@ def check(examples: Sequence[Example], report: Report) -> None:
     )
 
 
+def listed(sources: Sources) -> list[str]:
+  """Each of one or several sources."""
+  is_one = isinstance(sources, str | os.PathLike)
+  return [os.fspath(x) for x in ([sources] if is_one else sources)]
+
+
 def licensed(
-  sources: Sequence[str | os.PathLike[str]],
+  sources: Sources,
   licenses: Sequence[str],
   left_out: collections.Counter,
 ) -> Iterator[tuple[int, Mapping[str, Any], str]]:
@@ -117,7 +125,7 @@ def licensed(
     FileNotFoundError: no such file.
     ValueError: a line that is no JSON object.
   """
-  lines = (line for source in sources for line in data.read_records(source))
+  lines = itertools.chain.from_iterable(map(data.read_records, listed(sources)))
   for number, (_, record, where) in enumerate(lines):
     if not isinstance(record, Mapping):
       raise ValueError(f"{where}: not a JSON object but {record!r:.60}")

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from specjax.bench import command_line
+from specjax.bench import command_line, storage
 
 _USAGE = "python -m train.evaluate --workdir=DIR"
 _FILE = "evaluation.json"
@@ -74,15 +74,15 @@ def run(argv: Sequence[str]) -> None:
   result = evaluation(found, config, paths, flags.limit)
   show(result)
   text = json.dumps(result, indent=2) + "\n"
-  half = out.with_name(f"{out.name}.new")
-  half.write_text(text, encoding="utf-8")
-  os.replace(half, out)
+  storage.write(storage.locate(out), text.encode())
 
 
 def _held_out(given: Sequence[str] | None, config) -> list[str]:
   """Sources of conversations; none of them was trained on."""
-  listed = lambda x: [x] if isinstance(x, str) else list(x)
-  paths = listed(config.data.validation) if given is None else list(given)
+  from train import conversations
+
+  listed = conversations.listed
+  paths = listed(config.data.validation if given is None else given)
   learnt = {os.path.abspath(path) for path in listed(config.data.train)}
   for path in paths:
     if os.path.abspath(path) in learnt:

@@ -40,6 +40,7 @@ from specjax.models.heads import (
   saved_heads,
 )
 from specjax.reports import report as report_lib
+from specjax.text import untrusted
 
 _FLAGS = ("drafter", "target", "format", "out")
 _USAGE = "python -m train.export " + " ".join(f"--{x}=..." for x in _FLAGS)
@@ -88,7 +89,7 @@ def run(argv: Sequence[str]) -> None:
   out = pathlib.Path(flags.out).expanduser()
   if out.exists() and not (out.is_dir() and not any(out.iterdir())):
     raise ValueError(f"{out} exists and is not empty: name a new folder")
-  folder = head_files.open_folder(flags.drafter)
+  folder = _open(flags.drafter)
   check(folder, flags.format)
   target, tokenizer = sources.load(flags.target, flags.dtype)
   out.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +100,14 @@ def run(argv: Sequence[str]) -> None:
     what = _write(flags, folder, target, tokenizer, made)
     made.rename(out)
   report_lib.say(f"{out}: {what}, {flags.dtype}")
+
+
+def _open(name: str) -> head_files.Folder:
+  """The drafter's folder, which may hold a draft model's layers alone."""
+  path = pathlib.Path(name).expanduser()
+  if not borrowed.is_model(path):
+    return head_files.open_folder(name)
+  return head_files.Folder(path, untrusted.read_object(path / "config.json"))
 
 
 def check(folder: head_files.Folder, wanted: str) -> None:
@@ -142,7 +151,9 @@ def formats(folder: head_files.Folder) -> tuple[str, ...]:
   is_eagle3 = own == "EagleHead" and raw.get("kind") == "eagle3"
   if is_eagle3 or eagle_files.is_published(raw):
     return (_EAGLE3, *as_it_is)
-  if raw.get("model_type") in families.FAMILIES:
+  # As a text: strangers' files may have a list there.
+  is_model = str(raw.get("model_type")) in families.FAMILIES
+  if is_model or borrowed.is_model(folder.path):
     return (_MODEL, _OWN)
   return as_it_is
 

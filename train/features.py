@@ -13,6 +13,7 @@ F features width.
 """
 
 from collections.abc import Callable, Sequence
+import dataclasses
 import functools
 import json
 import os
@@ -22,12 +23,30 @@ from typing import Any
 import jax
 import numpy as np
 
+from specjax.bench import storage
 from specjax.models import model as model_lib
 from train import batches, conversations, packing, teacher
 
 _NOTE, _DONE = "features.json", "done"
 _ROWS = 8  # rows that the target reads at a time
 _LAYERS = "feature_layers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+  """What a folder of features is of, and of nothing else.
+
+  Attributes:
+    target: fingerprint of its weights.
+    data: digest of the conversations.
+    width: S of the rows that the target reads.
+    temperature: see `teacher.read`.
+  """
+
+  target: str
+  data: str
+  width: int
+  temperature: float
 
 
 class Features:
@@ -69,13 +88,33 @@ def size(examples: Sequence[conversations.Example], target: Any) -> int:
   return tokens * (2 * width + 8)
 
 
+def check(
+  folder: str | os.PathLike[str], bound: Binding
+) -> tuple[int, ...] | None:
+  """The layers whose features a folder is for; None where it is a new one.
+
+  Raises:
+    ValueError: it holds those of something else.
+  """
+  path = pathlib.Path(folder) / _NOTE
+  if not path.exists():
+    return None
+  found = json.loads(path.read_text(encoding="utf-8"))
+  wanted = dataclasses.asdict(bound)
+  changed = [key for key, value in wanted.items() if found.get(key) != value]
+  if changed:
+    raise ValueError(
+      f"{folder} holds features of another {', '.join(changed)}: name a new "
+      "folder for data.features"
+    )
+  return tuple(found[_LAYERS])
+
+
 def prepare(
   folder: str | os.PathLike[str],
   target: model_lib.Model,
   examples: Sequence[conversations.Example],
-  note: dict[str, Any],
-  width: int,
-  temperature: float,
+  bound: Binding,
   say: Callable[[str], None],
 ) -> Features:
   """The folder's features, worked out as far as they are missing.
@@ -83,35 +122,27 @@ def prepare(
   Args:
     folder: made if it is missing; one that was stopped is gone on with.
     target: gives the layers that are wanted; a folder may have others too.
-    examples: at most `width` tokens each.
-    note: what the folder is bound to, as JSON knows it.
-    width: S of the rows that the target reads.
-    temperature: see `teacher.read`.
+    examples: at most `bound.width` tokens each.
+    bound: what the folder is of.
     say: is told the size first, and how it goes.
 
   Raises:
-    ValueError: the folder holds those of another target or other conversations.
+    ValueError: the folder holds those of something else; a feature is too large
+      for float16.
   """
+  there = check(folder, bound)
   folder, wanted = pathlib.Path(folder), target.feature_layers
-  note = {**note, "temperature": temperature, "width": width}
-  path = folder / _NOTE
-  found = json.loads(path.read_text()) if path.exists() else note
-  there = tuple(found.pop(_LAYERS, ()))
-  if found != note:
-    raise ValueError(
-      f"{folder} holds features of another target, other conversations or "
-      "width: name a new folder for data.features"
-    )
-  target = target.replace(feature_layers=tuple(sorted({*there, *wanted})))
-  if not path.exists() or target.feature_layers != there:
+  layers = tuple(sorted({*(there or ()), *wanted}))
+  target = target.replace(feature_layers=layers)
+  if layers != there:
     taken = size(examples, target) / 1e9
     say(f"features of the target: {taken:.2f} GB in {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _DONE).unlink(missing_ok=True)
     _allocate(folder, target, examples)
-    layers = list(target.feature_layers)
-    path.write_text(json.dumps({**note, _LAYERS: layers}))
-  _fill(folder, target, examples, width, temperature, say)
+    note = dataclasses.asdict(bound) | {_LAYERS: layers}
+    storage.write(storage.locate(folder / _NOTE), json.dumps(note).encode())
+  _fill(folder, target, examples, bound, say)
   return Features(folder, examples, wanted)
 
 
@@ -146,14 +177,14 @@ def _allocate(folder, target, examples) -> None:
     np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, shape)
 
 
-def _fill(folder, target, examples, width, temperature, say) -> None:
+def _fill(folder, target, examples, bound, say) -> None:
   """Batches that were not done yet, counted in a file beside the arrays."""
   counter = folder / _DONE
   done = int(counter.read_text()) if counter.exists() else 0
   starts, layers = _starts(examples), target.feature_layers
   arrays = _arrays(folder, layers, "r+")
-  read = jax.jit(functools.partial(teacher.read, temperature=temperature))
-  whole = list(batches.all_rows(examples, width, _ROWS))
+  read = jax.jit(functools.partial(teacher.read, temperature=bound.temperature))
+  whole = list(batches.all_rows(examples, bound.width, _ROWS))
   for number, batch in enumerate(whole[done:], done + 1):
     seen = jax.device_get(read(target, batch))
     some = batch.source >= 0
@@ -167,11 +198,20 @@ def _fill(folder, target, examples, width, temperature, say) -> None:
       parts = np.split(seen.features, len(layers), axis=-1)
       given |= dict(zip(map(_layer, layers), parts))
     for name, array in arrays.items():
-      array[place] = given[name][some]
+      _put(array, place, given[name][some], name)
     if number % 50 == 0 or number == len(whole):
       for array in arrays.values():
         array.flush()
-      other = counter.with_suffix(".new")
-      other.write_text(str(number))
-      os.replace(other, counter)
+      storage.write(storage.locate(counter), str(number).encode())
       say(f"features: {number} of {len(whole)} batches")
+
+
+def _put(array: np.memmap, place, values, name: str) -> None:
+  """Values in their places of an array, none of them made infinite by it."""
+  most = np.max(np.abs(values), initial=0)
+  if array.dtype == np.float16 and not most <= np.finfo(np.float16).max:
+    raise ValueError(
+      f"the target's {name} has values of {most:.3g}, too large for float16: "
+      "leave data.features empty"
+    )
+  array[place] = values

@@ -5,7 +5,6 @@
 from collections.abc import Callable, Generator, Mapping
 import contextlib
 import dataclasses
-import functools
 import signal
 from typing import Any
 
@@ -75,7 +74,7 @@ def run(
     FloatingPointError: a loss that is no number; names step and conversations.
   """
   update = jax.jit(
-    functools.partial(_update, plan.optimizer), donate_argnames=("state",)
+    step.update, static_argnames="optimizer", donate_argnames="state"
   )
   start = int(state.step)
   loader = plan.order.batches(start)
@@ -88,7 +87,11 @@ def run(
       batch = next(loader)
       seen = None if plan.features is None else plan.features.at(batch)
       state, sums, norm = update(
-        plan.objective, plan.judged, state, *_placed(plan, (batch, seen))
+        plan.objective,
+        plan.judged,
+        plan.optimizer,
+        state,
+        *_placed(plan, (batch, seen)),
       )
       done += 1
       late.push(done, batch, sums, norm)
@@ -150,10 +153,6 @@ class _Late:
         "loss_tokens": int(sums.counted[0]),
       },
     )
-
-
-def _update(optimizer, objective, judged, state, batches, seen):
-  return step.update(objective, judged, optimizer, state, batches, seen)
 
 
 def _evaluate(plan, state, tracker) -> dict[str, float]:

@@ -18,8 +18,9 @@ could have, which divergences measure the distance to.
   lk                 from forward_kl to tv as alpha rises, position by position
   cross_entropy      -log q of the text's token
 
-All are float32, of shape [n], and 0 (never NaN) where they say nothing: no mass
-of p at the columns, a token of the text that no column has.
+All are float32, of shape [n]. Where they say nothing (no mass of p at the
+columns, a token of the text that no column has) they are constant, 1 for tv and
+0 for the others, and never NaN.
 
 Axis letters: n outputs of a draft, Q columns.
 """
@@ -27,6 +28,7 @@ Axis letters: n outputs of a draft, Q columns.
 from collections.abc import Callable, Mapping
 import functools
 import inspect
+import math
 from typing import Any
 
 from flax import struct
@@ -160,7 +162,8 @@ def weighted(spec: Mapping[str, Any]) -> Loss:
     spec: name -> weight, or -> {"weight": w, and arguments of the loss}.
 
   Raises:
-    ValueError: no such loss or argument, or no weight above 0.
+    ValueError: no such loss or argument, a value that is no number of 0 or
+      more, or no weight above 0.
   """
   terms = [_term(name, value) for name, value in spec.items()]
   if not any(weight for weight, _ in terms):
@@ -179,18 +182,19 @@ def _term(name: str, value: Any) -> tuple[float, Loss]:
   if name not in NAMES:
     raise ValueError(f"unknown loss {name!r}: choose from {', '.join(NAMES)}")
   arguments = dict(value) if isinstance(value, Mapping) else {"weight": value}
-  weight = arguments.pop("weight", 1.0)
-  if isinstance(weight, bool) or not isinstance(weight, int | float):
-    raise ValueError(f"losses.{name} has weight {weight!r}: use a number")
-  if weight < 0:
-    raise ValueError(f"losses.{name} has weight {weight}: use 0 or more")
   known = set(inspect.signature(NAMES[name]).parameters) - {"laws"}
-  for key in arguments:
-    if key not in known:
+  for key, number in arguments.items():
+    if key not in {"weight", *known}:
       raise ValueError(
         f"losses.{name} has no argument {key!r}: it takes "
         f"{', '.join(sorted(known)) or 'a weight alone'}"
       )
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not 0 <= number < math.inf:
+      raise ValueError(
+        f"losses.{name} has {key} {number!r}: use a number of 0 or more"
+      )
+  weight = arguments.pop("weight", 1.0)
   return float(weight), functools.partial(NAMES[name], **arguments)
 
 

@@ -43,10 +43,15 @@ class Settings:
       raise ValueError(
         f"optimizer.learning_rate is {self.learning_rate}: use more than 0"
       )
-    for name in ("end", "warmup", "beta1", "beta2"):
+    for name in ("end", "warmup"):
       value = getattr(self, name)
       if not 0 <= value <= 1:
         raise ValueError(f"optimizer.{name} is {value}: use 0 to 1")
+    for name in ("beta1", "beta2"):
+      value = getattr(self, name)
+      # With 1 a moment stays 0, and 0 / 0 is what the first step adds.
+      if not 0 <= value < 1:
+        raise ValueError(f"optimizer.{name} is {value}: use 0 to below 1")
     for name in ("weight_decay", "clip"):
       if getattr(self, name) < 0:
         raise ValueError(

@@ -56,9 +56,9 @@ def run(argv: Sequence[str]) -> None:
   from train import conversations, packing
 
   _, tokenizer, _ = backend.load(config)
-  given = config.data[flags.split]
-  paths = [given] if isinstance(given, str) else list(given)
-  examples, report = conversations.read(paths, tokenizer, config.data.licenses)
+  examples, report = conversations.read(
+    config.data[flags.split], tokenizer, config.data.licenses
+  )
   kept, shortened = packing.cut(examples, config.data.width)
   for example in kept[: flags.count]:
     show(example, tokenizer)

@@ -9,7 +9,6 @@ were given instead.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import hashlib
-import os
 from typing import Any
 
 from specjax.text import chat, records
@@ -42,7 +41,7 @@ class Questions:
 
 
 def read(
-  sources: Sequence[str | os.PathLike[str]],
+  sources: conversations.Sources,
   licenses: Sequence[str] = (),
 ) -> tuple[list[Questions], conversations.Report]:
   """The questions of some sources, in an order that is no source's.
@@ -51,8 +50,8 @@ def read(
   sample of all.
 
   Args:
-    sources: paths and `datasets:NAME[:SPLIT[:COLUMN]]`: conversations, or
-      prompts as `specjax.data` reads them.
+    sources: one or several, of conversations, or of prompts as `specjax.data`
+      reads them.
     licenses: values of the field `license` that are wanted; () takes all.
 
   Raises:

@@ -52,8 +52,7 @@ def measures(config: ConfigDict) -> dict[str, Any]:
   """
   backend.set_up()
   target, _, _ = backend.load(config)
-  size = config.data.draft_vocab
-  ids = np.arange(size, dtype=np.int32) if size else None
+  ids = build.draft_ids([], config.data.draft_vocab, target.num_tokens)
   objective = build.objective(config, target, ids)
   return {
     "device": jax.devices()[0].device_kind,

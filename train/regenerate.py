@@ -60,17 +60,16 @@ def run(argv: Sequence[str]) -> None:
     _check_same(folder, lines, plain, regenerate_schema.FREE)
   from train import questions
 
-  given = config.conversations
-  paths = [given] if isinstance(given, str) else list(given)
-  asked, report = questions.read(paths, config.licenses)
+  asked, report = questions.read(config.conversations, config.licenses)
   print(report)
   if not asked:
     raise ValueError(f"no conversation to answer: {report}")
+  program, tokenizer = _loaded(config)
   storage.make_folder(folder)
   if flags.overwrite:
     lines.remove()
   storage.write(folder / _CONFIG, json.dumps(plain, indent=2).encode())
-  _answer(config, asked[: config.limit or None], lines)
+  _answer(config, program, tokenizer, asked[: config.limit or None], lines)
 
 
 def _check_same(
@@ -97,20 +96,13 @@ def _check_same(
     )
 
 
-def _answer(config, conversations, lines: storage.Lines) -> None:
+def _answer(
+  config, program, tokenizer, conversations, lines: storage.Lines
+) -> None:
   """Asks what has no answer yet, and keeps each answer as it comes."""
-  from specjax.bench import backend
   from train import asking
 
-  backend.set_up()
-  target, tokenizer, _ = backend.load(config)
-  if tokenizer.chat_template is None:
-    raise ValueError(
-      f"target {config.target!r} has no chat template: use one that was tuned "
-      "to answer"
-    )
   found = [json.loads(line) for line in lines.read()]
-  program = _program(config, target, tokenizer.eos_ids)
   queue = asking.Asking(
     conversations,
     tokenizer,
@@ -135,18 +127,27 @@ def _answer(config, conversations, lines: storage.Lines) -> None:
   )
 
 
-def _program(config, target, eos):
+def _loaded(config) -> tuple[Any, Any]:
+  """The `refill.Program` that answers, and the target's tokenizer."""
+  from specjax.bench import backend
   from specjax.decoding import refill
   from specjax.drafters import empty
   from specjax.policies import policy
   from specjax.verifiers import coupled
 
-  return refill.Program(
+  backend.set_up()
+  target, tokenizer, _ = backend.load(config)
+  if tokenizer.chat_template is None:
+    raise ValueError(
+      f"target {config.target!r} has no chat template: use one that was tuned "
+      "to answer"
+    )
+  program = refill.Program(
     target,
     empty.Empty(),
     coupled.Coupled(),
     policy.Fixed(0),
-    tuple(eos),
+    tuple(tokenizer.eos_ids),
     config.max_new_tokens,
     config.capacity,
     rows=config.rows,
@@ -154,6 +155,7 @@ def _program(config, target, eos):
     rounds=config.rounds,
     seed=config.seed,
   )
+  return program, tokenizer
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -50,6 +50,7 @@ def check(config: ConfigDict) -> None:
   least = {"turns": 1, "limit": 0, "max_new_tokens": 1, "capacity": 4}
   least |= {"rows": 1, "reading": 1, "rounds": 1, "seed": 0}
   sections.check_least(config, least)
+  sections.check_least(config.mesh, {"data": 1, "model": 1}, "mesh.")
   if config.capacity < config.max_new_tokens + 2:
     raise ValueError(
       f"capacity is {config.capacity}, which leaves no room for a question "

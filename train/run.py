@@ -15,7 +15,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 import json
 import pathlib
-import shutil
 import sys
 from typing import Any
 
@@ -51,12 +50,12 @@ def run(argv: Sequence[str]) -> None:
   config = configuration.read(flags.config, overrides, schema)
   folder = pathlib.Path(flags.workdir)
   plain = configuration.plain(config)
-  if flags.overwrite and (folder / "config.json").exists():
-    shutil.rmtree(folder)
-  _check_same(folder, plain, schema.FREE)
+  overwrite = flags.overwrite and (folder / "config.json").exists()
+  if not overwrite:
+    _check_same(folder, plain, schema.FREE)
   from train import training
 
-  training.train(config, plain, folder)
+  training.train(config, plain, folder, overwrite)
 
 
 def _check_same(

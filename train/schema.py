@@ -3,6 +3,7 @@
 """What a config of training may say: keys, defaults, types and ranges."""
 
 from collections.abc import Mapping
+import math
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -132,6 +133,7 @@ def check(config: ConfigDict) -> None:
       "seed": 0,
     },
   )
+  sections.check_least(config.mesh, {"data": 1, "model": 1}, "mesh.")
   _check_steps(config)
   sections.check_least(
     config.data,
@@ -149,6 +151,7 @@ def check(config: ConfigDict) -> None:
       f"{', '.join(SELECTIONS)}"
     )
   losses.weighted(config.losses.to_dict())
+  _check_finite(config)
   _check_extra(config.extra)
   optimizer.Settings(**config.optimizer)
 
@@ -166,7 +169,28 @@ def _check_steps(config: ConfigDict) -> None:
     )
 
 
+def _check_finite(config: ConfigDict) -> None:
+  """Refuses KL(q || p) where p leaves out tokens: nothing would be learnt."""
+  served = config.sampling
+  leaves_out = [
+    f"sampling.{name} = {served[name]}"
+    for name, is_set in (
+      ("temperature", served.temperature == 0),
+      ("top_k", served.top_k > 0),
+      ("top_p", served.top_p < 1),
+      ("min_p", served.min_p > 0),
+    )
+    if is_set
+  ]
+  if "reverse_kl" in config.losses and leaves_out:
+    raise ValueError(
+      f"losses.reverse_kl is infinite with {leaves_out[0]}, which leaves out "
+      "tokens: use jsd"
+    )
+
+
 def _check_extra(extra: Mapping[str, Any]) -> None:
   for name, weight in extra.items():
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
-      raise ValueError(f"extra.{name} is {weight!r}: it must be a weight")
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not is_number or not 0 <= weight < math.inf:
+      raise ValueError(f"extra.{name} is {weight!r}: use a number of 0 or more")

@@ -37,7 +37,7 @@ class Supervision(struct.PyTreeNode):
   """How drafts are judged.
 
   Attributes:
-    loss: a key of `losses.NAMES` or a sum of them (`losses.weighted`).
+    loss: one of `losses.NAMES` or a sum of them (`losses.weighted`).
     sampling: of serving, one row; the target's laws are those.
     temperature: its temperature; 0 is greedy.
     decay: weight of a depth relative to the one before.
@@ -67,7 +67,17 @@ class Supervision(struct.PyTreeNode):
     batch: packing.Batch,
     seen: teacher.Teacher,
   ) -> tuple[jax.Array, Sums]:
-    """The weighted sum of losses, to be differentiated by `params`, and all."""
+    """The weighted sum of losses, to be differentiated by `params`, and all.
+
+    Args:
+      objective: what is trained, with its target.
+      params: its parameters.
+      batch: [B, S].
+      seen: what the target says of it.
+
+    Returns:
+      [] float32, and the sums, which carry no gradient.
+    """
     known, extra = objective.read(params, batch, seen)
     counted = teacher.counted(batch, objective.depth)
     frozen = _Frozen(
@@ -82,9 +92,9 @@ class Supervision(struct.PyTreeNode):
       self._chunk, params, frozen, teacher.flat(known), any_depth, self.chunk
     )
     for name, weight in self.extra:
-      value, count = extra[name]
-      # Beside the other losses, each a mean: as if of as many outputs.
-      loss = loss + weight * value * sums.weight / jnp.maximum(count, 1)
+      loss = loss + weight * jnp.sum(
+        self._depths(objective.depth) * extra[name]
+      )
     return loss, sums.replace(loss=jax.lax.stop_gradient(loss))
 
   def _chunk(self, params, frozen, known, index, valid):
@@ -107,7 +117,7 @@ class Supervision(struct.PyTreeNode):
     flat = losses.Laws(rows_of(log_p), rows_of(log_q), column.reshape(-1))
     at_counts = lambda x: jnp.where(counts, x.reshape(-1, K), 0)
     loss = at_counts(self.loss(flat))
-    weights = jnp.asarray(self.decay ** np.arange(K), jnp.float32)[None]
+    weights = self._depths(K)[None]
     best = jnp.take(frozen.best, at, mode="clip")
     guess = sampling_lib.argmax(log_q)
     ids = frozen.objective.ids
@@ -120,6 +130,10 @@ class Supervision(struct.PyTreeNode):
       jnp.sum(counts, axis=0),
     )
     return jnp.sum(weights * loss), sums
+
+  def _depths(self, number):
+    """[K] weights of depths."""
+    return jnp.asarray(self.decay ** np.arange(number), jnp.float32)
 
   @property
   def _temperature(self):

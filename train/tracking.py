@@ -58,13 +58,16 @@ class Tracker(contextlib.AbstractContextManager):
       "train", total=steps, completed=start, measures=""
     )
     self._bar.start()
-    self._begin, self._tokens = time.perf_counter(), 0
+    self._last, self._seconds, self._tokens = time.perf_counter(), 0.0, 0
 
   def step(self, step: int, tokens: int, measures: Mapping[str, Any]) -> None:
-    """The measures of one update, and how many tokens it read."""
+    """The measures of one update, and how many tokens it read.
+
+    The speed is that of all updates so far, evaluations left out.
+    """
+    self._seconds += time.perf_counter() - self._last
     self._tokens += tokens
-    seconds = time.perf_counter() - self._begin
-    speed = {"tokens_per_second": self._tokens / seconds}
+    speed = {"tokens_per_second": self._tokens / self._seconds}
     self.write(step, "train", {**measures, **speed})
     shown = f"loss {measures['loss']:.3f} alpha {measures['alpha']:.3f} "
     shown += f"{speed['tokens_per_second']:.0f} tokens/s"
@@ -78,6 +81,7 @@ class Tracker(contextlib.AbstractContextManager):
     if self._events is not None:
       for name, value in _flat(line):
         self._events.add_scalar(f"{kind}/{name}", value, step)
+    self._last = time.perf_counter()
 
   def say(self, text: str) -> None:
     """A line for the terminal."""

@@ -39,7 +39,7 @@ class Trained:
 
     Raises:
       FileNotFoundError: no config.
-      ValueError: an override that is none.
+      ValueError: an override of no key, or out of range.
     """
     path = self.folder / CONFIG
     if not path.exists():
@@ -48,7 +48,11 @@ class Trained:
     return configuration.complete(given, overrides, schema)
 
   def draft_ids(self) -> np.ndarray | None:
-    """[Q] int32 the tokens that its columns stand for; None is all."""
+    """[Q] int32 the tokens that its columns stand for; None is all.
+
+    Raises:
+      ValueError: its checkpoint does not say.
+    """
     if DRAFT_IDS not in self.note:
       raise ValueError(
         f"{self.folder} does not say which tokens it drafts: train it again"

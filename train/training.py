@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import shutil
 from typing import Any
@@ -14,8 +13,9 @@ from typing import Any
 from ml_collections import ConfigDict
 import numpy as np
 
-from specjax.bench import backend
+from specjax.bench import backend, storage
 from specjax.models import sources
+from specjax.reports import report
 from train import (
   batches,
   build,
@@ -36,7 +36,10 @@ _BOUND = ("target", "data", "draft_vocab")
 
 
 def train(
-  config: ConfigDict, plain: Mapping[str, Any], folder: pathlib.Path
+  config: ConfigDict,
+  plain: Mapping[str, Any],
+  folder: pathlib.Path,
+  overwrite: bool = False,
 ) -> None:
   """Trains in a folder, from the start or from its newest checkpoint.
 
@@ -44,6 +47,7 @@ def train(
     config: checked.
     plain: the same as JSON has it.
     folder: of the run.
+    overwrite: what is in it is removed, once nothing is left to be refused.
 
   Raises:
     ValueError, OSError: a mistake, in one line.
@@ -52,20 +56,25 @@ def train(
   backend.set_up()
   target, tokenizer, _ = backend.load(config)
   data = build.data(config, tokenizer)
-  ids = _draft_ids(config, data, target.num_tokens, folder)
+  old = None if overwrite else folder
+  ids = _draft_ids(config, data, target.num_tokens, old)
   plan = _plan(config, target, tokenizer, data, ids)
-  state = _begin(plan, folder, config.init_from)
+  state = _begin(plan, old, config.init_from)
+  if config.data.features:
+    features.check(config.data.features, _bound(plan, config))
+  if overwrite:
+    shutil.rmtree(folder)
   folder.mkdir(parents=True, exist_ok=True)
   _write(folder / trained.CONFIG, plain)
+  for line in (*data.reports, *_described(data, ids, plan)):
+    report.say(line)
+  plan = _with_features(plan, config)
   with (
     saving.Saver(folder / trained.CHECKPOINTS, config.keep) as saver,
     tracking.Tracker(
       folder, int(state.step), plan.steps, config.tensorboard
     ) as tracker,
   ):
-    for line in (*data.reports, *_described(data, ids, plan)):
-      tracker.say(line)
-    plan = _with_features(plan, config, tracker)
     state, is_done = loop.run(plan, saver, tracker, state)
     if not is_done:
       tracker.say(f"stopped at step {int(state.step)}: run it again to go on")
@@ -84,7 +93,7 @@ def _draft_ids(config, data, tokens, folder) -> np.ndarray | None:
   trained on next.
   """
   size = config.data.draft_vocab
-  begun = trained.find(folder)
+  begun = None if folder is None else trained.find(folder)
   if begun is None and config.init_from:
     begun = trained.read(config.init_from, "init_from")
   if begun is None:
@@ -110,6 +119,11 @@ def _plan(config, target, tokenizer, data, ids) -> loop.Plan:
     config.data.workers,
   )
   steps = config.steps or round(config.epochs * order.steps_per_epoch)
+  if not steps:
+    raise ValueError(
+      f"epochs is {config.epochs} of {order.steps_per_epoch} steps each, which "
+      "makes none: use more"
+    )
   settings = optimizer.Settings(**config.optimizer)
   return loop.Plan(
     objective=objective,
@@ -133,7 +147,7 @@ def _plan(config, target, tokenizer, data, ids) -> loop.Plan:
   )
 
 
-def _with_features(plan, config, tracker) -> loop.Plan:
+def _with_features(plan, config) -> loop.Plan:
   """The plan, with what the target says read from `data.features` if given."""
   if not config.data.features:
     return plan
@@ -141,18 +155,27 @@ def _with_features(plan, config, tracker) -> loop.Plan:
     config.data.features,
     plan.objective.target,
     plan.order.examples,
-    {key: plan.note[key] for key in ("target", "data")},
-    config.data.width,
-    plan.judged.temperature or 1.0,
-    tracker.say,
+    _bound(plan, config),
+    report.say,
   )
   return dataclasses.replace(plan, features=found)
 
 
-def _begin(plan: loop.Plan, folder: pathlib.Path, init_from: str) -> step.State:
+def _bound(plan, config) -> features.Binding:
+  return features.Binding(
+    plan.note["target"],
+    plan.note["data"],
+    config.data.width,
+    plan.judged.temperature or 1.0,
+  )
+
+
+def _begin(
+  plan: loop.Plan, folder: pathlib.Path | None, init_from: str
+) -> step.State:
   """The newest state of a folder, or one to begin with; nothing is written."""
   state = step.init(plan.objective, plan.optimizer, plan.key)
-  if (folder / trained.CHECKPOINTS).is_dir():
+  if folder is not None and (folder / trained.CHECKPOINTS).is_dir():
     with saving.Saver(folder / trained.CHECKPOINTS, None) as saver:
       if saver.latest is not None:
         _check_note(saver.note(saver.latest), plan.note, folder)
@@ -224,6 +247,5 @@ def _leave(plan, state, tokenizer, folder, plain) -> None:
 
 
 def _write(path: pathlib.Path, value: Mapping[str, Any]) -> None:
-  other = path.with_suffix(".new")
-  other.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-  os.replace(other, path)
+  text = json.dumps(value, indent=2) + "\n"
+  storage.write(storage.locate(path), text.encode())

@@ -3,13 +3,13 @@
 """What SmolLM2 says itself, to train its drafters on.
 
   python -m train.regenerate --config=configs/train/regenerate.py:PATH \
-    --workdir=runs/answers
+    --workdir=runs/answers/train
 
 PATH is a file of conversations, or datasets:NAME:SPLIT. Half of them are
 answered greedily and half at temperature 0.7: at 1 a model of this size loses
 its thread, and text that nobody serves teaches nothing.
 Only conversations are asked whose field `license` names one of those below;
---config.licenses="()" asks all.
+--config.licenses="()" asks all, those without such a field too.
 """
 
 from ml_collections import ConfigDict

@@ -9,7 +9,7 @@ STEPS = 600
 TOKENS = 100_000  # of answers
 
 
-def get_config(arg: str = "runs/data,original,text") -> ConfigDict:
+def get_config(arg: str) -> ConfigDict:
   """The argument is the folder of `run`, whose answers, and what is taught."""
   folder, answers, taught = arg.split(",")
   return ConfigDict(

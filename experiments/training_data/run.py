@@ -17,6 +17,7 @@ import json
 import pathlib
 from typing import Any
 
+from specjax import data
 from specjax.reports import report
 from specjax.text import records
 from train import run
@@ -82,13 +83,15 @@ def write_texts(
     ("original", [recorded[line["id"]] for line in asked]),
   ):
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    (folder / f"{name}.jsonl").write_text(text)
+    half = folder / f"{name}.new"
+    half.write_text(text)
+    half.replace(folder / f"{name}.jsonl")
 
 
 def _first_answers(path: pathlib.Path):
   """Conversations up to their first answer, by id."""
-  for number, record in enumerate(_lines(path)):
-    messages = records.messages(record, f"{path}:{number + 1}") or []
+  for number, (_, record, where) in enumerate(data.read_records(path)):
+    messages = records.messages(record, where) or []
     roles = [message["role"] for message in messages]
     if "assistant" in roles:
       end = roles.index("assistant") + 1
@@ -97,7 +100,7 @@ def _first_answers(path: pathlib.Path):
 
 
 def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  return [json.loads(line) for line in path.read_text().splitlines()]
+  return [record for _, record, _ in data.read_records(path)]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from ml_collections import ConfigDict
 TOKENS = 300_000  # of answers, the same ones in every cell
 
 
-def get_config(arg: str = "runs/answers,forward_kl,1,0") -> ConfigDict:
+def get_config(arg: str) -> ConfigDict:
   """The argument is the folder of the answers, loss, temperature and seed."""
   answers, loss, temperature, seed = arg.split(",")
   return ConfigDict(

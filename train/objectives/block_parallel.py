@@ -61,7 +61,7 @@ def block_parallel(
   Raises:
     ValueError: a size below 1; the target has no such layers.
   """
-  heads.check_sizes(num_masks=num_masks, num_layers=num_layers)
+  heads.check_sizes(num_masks=num_masks)
   layers = heads.chosen_layers(target, feature_layers)
   config = block_heads.BlockConfig(
     heads.layer_config(target, num_layers, mlp_dim),

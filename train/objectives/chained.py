@@ -50,7 +50,7 @@ def chained(
   Raises:
     ValueError: a size below 1; no such cell.
   """
-  heads.check_sizes(num_heads=num_heads)
+  heads.check_sizes(num_heads=num_heads, num_layers=num_layers)
   config = chained_heads.ChainedConfig(
     cell,
     num_heads,

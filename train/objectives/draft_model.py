@@ -21,7 +21,7 @@ from specjax.drafters import draft_model as draft_model_drafter
 from specjax.models import model as model_lib
 from specjax.models import sources
 from train import packing, teacher
-from train.objectives import objective
+from train.objectives import heads, objective
 
 SHARED = ("embed", "unembed")  # what a new model has of its target
 
@@ -46,7 +46,8 @@ def draft_model(
 
   Raises:
     ValueError: a model of another vocabulary; no such number of layers; a
-      target of rounded weights, whose embedding a new model cannot share.
+      width below 1; a target of rounded weights, whose embedding a new model
+      cannot share.
   """
   if model:
     found = load(model)
@@ -63,6 +64,7 @@ def draft_model(
       "use quantization = 'none'"
     )
   config = dataclasses.replace(config, mlp_dim=mlp_dim or config.mlp_dim)
+  heads.check_sizes(mlp_dim=config.mlp_dim)
   shared = {key: target.params[key] for key in SHARED if key in target.params}
   new = target.replace(params=shared, config=config, feature_layers=())
   return DraftModel(target, new, tuple(shared))

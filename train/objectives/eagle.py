@@ -153,11 +153,11 @@ class Eagle(struct.PyTreeNode):
     return head.drafting(self.ids, self.target)
 
   def _regression(self, given, real, batch):
-    """Smooth L1 distance to the features that the steps stand in for."""
+    """[K] smooth L1 distances to the features that the steps stand in for."""
     counts = teacher.counted(batch, self.depth)
     real = jax.lax.stop_gradient(real)
     wanted = [teacher.later(real, 1 + k) for k in range(self.depth)]
     distance = jnp.abs(given - jnp.stack(wanted, axis=2))
     smooth = jnp.where(distance < 1, 0.5 * distance**2, distance - 0.5)
     each = jnp.mean(smooth, axis=-1)
-    return jnp.sum(jnp.where(counts, each, 0)), jnp.sum(counts)
+    return jnp.sum(jnp.where(counts, each, 0), axis=(0, 1))

@@ -102,8 +102,13 @@ def layer_config(
     target: its width, heads and positions are taken.
     num_layers: of them.
     mlp_dim: width of their MLPs; 0 is the target's.
+
+  Raises:
+    ValueError: a size below 1.
   """
   c = target.config
+  mlp_dim = mlp_dim or c.mlp_dim
+  check_sizes(num_layers=num_layers, mlp_dim=mlp_dim)
   return transformer.TransformerConfig(
     vocab_size=c.vocab_size,
     embed_dim=c.embed_dim,
@@ -111,7 +116,7 @@ def layer_config(
     num_heads=c.num_heads,
     num_kv_heads=c.num_kv_heads,
     head_dim=c.head_dim,
-    mlp_dim=mlp_dim or c.mlp_dim,
+    mlp_dim=mlp_dim,
     max_position=c.max_position,
     norm_eps=c.norm_eps,
     rope_theta=c.rope_theta,

@@ -46,7 +46,7 @@ def medusa(
   Raises:
     ValueError: a size below 1.
   """
-  heads.check_sizes(num_heads=num_heads)
+  heads.check_sizes(num_heads=num_heads, num_layers=num_layers)
   config = heads_lib.MedusaConfig(
     num_heads,
     num_layers,

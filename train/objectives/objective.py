@@ -19,14 +19,16 @@ from specjax import tokenizers, types
 from specjax.models import model as model_lib
 from train import packing, teacher
 
-# Name -> (sum, count): further losses that an objective works out itself.
-Extra = Mapping[str, tuple[jax.Array, jax.Array]]
+# Further losses that an objective works out itself, by name: [K] float32 sums
+# over the outputs that count (`teacher.counted`), one for each depth.
+Extra = Mapping[str, jax.Array]
 
 
 class Objective(Protocol):
   """A draft to train for a frozen target; see `teacher` for the alignment.
 
-  A pytree: the target's arrays are leaves, settings are static.
+  A pytree, such as a `flax.struct.PyTreeNode`: the target's arrays are leaves,
+  settings are static.
   """
 
   @property
@@ -43,6 +45,9 @@ class Objective(Protocol):
 
     Such a draft's depth k from slot t is what slot t + k gives.
     """
+
+  def replace(self, *, target: model_lib.Model) -> "Objective":
+    """The same for a target that gives the `feature_layers`."""
 
   def init(self, key: jax.Array) -> Any:
     """Parameters to train: nested dicts of arrays."""
