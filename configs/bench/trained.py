@@ -1,13 +1,15 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The drafters trained for SmolLM2 on 8 prompts of each Spec-Bench group.
+"""Drafters that were trained here on 8 prompts of each Spec-Bench group.
 
   python -m specjax.run --workdir=runs/trained \
-    --config=configs/bench/trained.py:PATH/question.jsonl
+    --config=configs/bench/trained.py:PATH/question.jsonl,runs
 
-Prompts, tokens and runs are those of `spec_bench_small`. Each drafter once with
-a fixed length, which shows what it keeps, and once in `gain`, which drafts only
-where that pays. In `lookup_eagle3` the head drafts where nothing can be copied.
+The second part is the folder with the workdirs `medusa` and `eagle3` of
+`train.run`. Prompts, tokens and runs are those of `spec_bench_small`. Each
+drafter once with a fixed length, which shows what it keeps, and once in `gain`,
+which drafts only where that pays. In `lookup_eagle3` the head drafts where
+nothing can be copied.
 """
 
 import pathlib
@@ -17,13 +19,12 @@ from ml_collections import ConfigDict
 
 # The config beside this one; configs are files, not a package.
 BASE = pathlib.Path(__file__).with_name("spec_bench_small.py")
-FOLDER = pathlib.Path(__file__).parents[1] / "drafters" / "smollm2"
 LENGTH = 3
 
 
-def drafters() -> dict[str, dict]:
+def drafters(folder: str) -> dict[str, dict]:
   """Sections of the config by name."""
-  where = lambda name: str(FOLDER / name)
+  where = lambda name: f"{folder}/{name}/drafter"
   eagle = {"type": "eagle", "heads": where("eagle3"), "length": LENGTH}
   lookup = {"type": "ngram", "length": 7, "min_n": 2, "max_n": 3}
   return {
@@ -34,8 +35,9 @@ def drafters() -> dict[str, dict]:
 
 
 def get_config(arg: str = "") -> ConfigDict:
-  """The comparison; `arg` is the path of question.jsonl."""
-  config = runpy.run_path(str(BASE))["get_config"](arg).unlock()
+  """The comparison; `arg` is the path of question.jsonl, and a folder."""
+  questions, _, folder = arg.rpartition(",")
+  config = runpy.run_path(str(BASE))["get_config"](questions).unlock()
   config.methods = ConfigDict(
     {
       name + suffix: {
@@ -44,7 +46,7 @@ def get_config(arg: str = "") -> ConfigDict:
         "policy": {"type": policy},
       }
       for suffix, policy in (("", "fixed"), ("_gain", "expected_gain"))
-      for name, drafter in drafters().items()
+      for name, drafter in drafters(folder).items()
     }
   )
   return config.lock()
