@@ -51,6 +51,7 @@ class Laws(struct.PyTreeNode):
 
 
 Loss = Callable[[Laws], jax.Array]
+_NONE = -1e30  # the logarithm of what is 0, in sums that need numbers
 
 
 def forward_kl(laws: Laws) -> jax.Array:
@@ -101,25 +102,13 @@ def acceptance_coupled(laws: Laws) -> jax.Array:
   With tokens in order of p / q a term's sum splits into what p decides, the
   tokens after it, and what q decides. Tokens without a column have q = 0.
   """
-  ratio = jnp.where(laws.log_p > -jnp.inf, laws.log_p - laws.log_q, -jnp.inf)
-  order = jnp.argsort(jax.lax.stop_gradient(ratio), axis=-1)
-  p, q = (
-    jnp.take_along_axis(jnp.exp(x), order, axis=-1)
-    for x in (laws.log_p, laws.log_q)
-  )
-  # The smallest sums first: what is left of p holds what has no column.
-  after = jnp.maximum(1 - jnp.cumsum(p, axis=-1), 0)
-  upto = jnp.cumsum(q, axis=-1)
-  total = after * q + upto * p
-  term = p * q / jnp.where(total > 0, total, 1)
-  return jnp.sum(jnp.where(total > 0, term, 0), axis=-1)
+  return jnp.exp(_log_acceptance_coupled(laws))
 
 
 def log_alpha_coupled(laws: Laws) -> jax.Array:
   """-log alpha_G."""
-  alpha = acceptance_coupled(laws)
-  some = alpha > 0
-  return jnp.where(some, -jnp.log(jnp.where(some, alpha, 1)), 0)
+  some = jnp.any(jnp.minimum(laws.log_p, laws.log_q) > -jnp.inf, axis=-1)
+  return jnp.where(some, -_log_acceptance_coupled(laws), 0)
 
 
 def lk(laws: Laws, eta: float = 3.0) -> jax.Array:
@@ -205,7 +194,7 @@ def _has_mass(laws):
 def _renormalised(laws):
   """p^ and its logarithm, both finite: 0 and 0 where there is no mass."""
   positive = laws.log_p > -jnp.inf
-  safe = jnp.where(positive, laws.log_p, -1e30)
+  safe = jnp.where(positive, laws.log_p, _NONE)
   log_p = jnp.where(positive, jax.nn.log_softmax(safe, axis=-1), -jnp.inf)
   return jnp.exp(log_p), log_p
 
@@ -219,4 +208,28 @@ def _times(weight, x):
 def _log_acceptance(laws):
   """log alpha; a large negative number where nothing is accepted."""
   both = jnp.minimum(laws.log_p, laws.log_q)
-  return jax.nn.logsumexp(jnp.where(both > -jnp.inf, both, -1e30), axis=-1)
+  return jax.nn.logsumexp(jnp.where(both > -jnp.inf, both, _NONE), axis=-1)
+
+
+def _log_acceptance_coupled(laws):
+  """log alpha_G, in logarithms throughout.
+
+  Quotients of small probabilities have gradients that overflow: at temperature
+  0 nearly all terms are 0 over what a sure draft leaves, which can be 1e-30.
+  """
+  is_term = jnp.minimum(laws.log_p, laws.log_q) > -jnp.inf
+  ratio = jnp.where(is_term, laws.log_p - laws.log_q, laws.log_p)
+  order = jnp.argsort(jax.lax.stop_gradient(ratio), axis=-1)
+  is_term, log_p, log_q = (
+    jnp.take_along_axis(x, order, axis=-1)
+    for x in (is_term, laws.log_p, laws.log_q)
+  )
+  log_p, log_q = (jnp.maximum(x, _NONE) for x in (log_p, log_q))
+  # What is left of p holds what has no column.
+  after = jnp.maximum(1 - jnp.cumsum(jnp.exp(log_p), axis=-1), 0)
+  log_after = jnp.log(jnp.where(after > 0, after, 1))
+  log_after = jnp.where(after > 0, log_after, _NONE)
+  log_upto = jax.lax.cumlogsumexp(log_q, axis=log_q.ndim - 1)
+  log_total = jnp.logaddexp(log_after + log_q, log_upto + log_p)
+  terms = jnp.where(is_term, log_p + log_q - log_total, _NONE)
+  return jax.nn.logsumexp(terms, axis=-1)
