@@ -80,7 +80,7 @@ class BorrowedTest(parameterized.TestCase):
     self.assertNotIn("\n", str(c.exception))
 
   def test_int8_has_no_embedding_to_lend(self):
-    with self.assertRaisesRegex(ValueError, "in full"):
+    with self.assertRaisesRegex(ValueError, "use quantization = 'none'"):
       sources.load(self.folder / "small", quantization="int8")
 
 

@@ -5,6 +5,7 @@
 import collections
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 from absl.testing import absltest
 import jax.numpy as jnp
@@ -107,6 +108,15 @@ class RefillTest(absltest.TestCase):
     self.check(answers)
     self.assertEqual({a.reason for a in answers}, {"eos", "length"})
     self.assertLessEqual(max(queue.taken), 2)
+
+  def test_prompts_are_read_together(self):
+    """All rows at first; then a free row waits for another one."""
+    reads = mock.Mock(wraps=refill.decode.start)
+    with mock.patch.object(refill.decode, "start", reads):
+      self.check(list(program(self.target).answer(Queue(requests()))))
+    # One without prompts makes the empty rows; three rows are two reads.
+    most = 1 + 2 + -(-(len(PROMPTS) - 3) // 2) + 1  # The last may be alone.
+    self.assertLessEqual(reads.call_count, most)
 
   @pytest.mark.slow
   def test_a_drafter_changes_no_answer(self):

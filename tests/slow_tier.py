@@ -42,7 +42,11 @@ def read(paths: list[str]) -> dict[str, collections.Counter]:
 def page(found: dict[str, collections.Counter]) -> str:
   """The text of docs/slow_tier.md."""
   commit = subprocess.run(
-    ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ["git", "rev-parse", "HEAD"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
   ).stdout.strip()
   versions = ", ".join(
     f"{name} {importlib.metadata.version(name)}" for name in _VERSIONS

@@ -176,6 +176,7 @@ class SourcesTest(parameterized.TestCase):
       ),
       "",
     )
+    files["config.json"] = "{}"
     patch, calls = self.hub(files)
     with patch:
       source = sources.resolve(f"hf:owner/some.name{suffix}")
@@ -187,6 +188,12 @@ class SourcesTest(parameterized.TestCase):
     self.assertEqual(
       calls, [(revision, texts), (COMMIT, ["model.safetensors"])]
     )
+
+  def test_a_model_on_the_hub_may_borrow_its_vocabulary(self):
+    files = {"config.json": '{"specjax_layers": {}}', "model.safetensors": ""}
+    patch, _ = self.hub(files)
+    with patch:
+      self.assertEqual(sources.resolve("hf:owner/some.name").kind, "borrowed")
 
   def test_only_the_parts_that_the_index_names_are_fetched(self):
     parts = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]

@@ -53,8 +53,10 @@ def run(argv: Sequence[str]) -> None:
 
   config = configuration.read(flags.config, overrides, schema)
   folder = pathlib.Path(flags.workdir)
+  from specjax.reports import report as report_lib
   from train import rates
 
+  report_lib.say("measuring: a few minutes on two cores")
   plain = configuration.plain(config)
   result = {"config": plain, **rates.measures(config)}
   show(result)

@@ -136,23 +136,31 @@ def evaluation(
 
 def _judged(found, config, objective, examples, looping):
   """Measures by setting, draft and answers, and alpha along the text."""
+  from specjax.reports import report as report_lib
   from train import acceptance, batches, build, frozen
 
   before = objective.init(build.key(config))
   after = found.parameters(before)
   settings, _ = build.samplings(build.sampling(config.sampling))
   width, rows = config.data.width, config.evaluation.rows
+  texts = list(batches.all_rows(examples, width, rows))
   measures = {name: {} for name in settings}
   along = {}
-  for draft, params in (("before", before), ("after", after)):
-    judged = frozen.starts(
-      objective,
-      params,
-      batches.all_rows(examples, width, rows),
-      settings,
-      build.judged_depth(config, objective),
-    )
-    for name, starts in judged.items():
+  depth = build.judged_depth(config, objective)
+  judged = {}
+  with report_lib.progress(2 * len(texts), 0) as say:
+
+    def told(draft):
+      for batch in texts:
+        yield batch
+        say(1, f"judging the draft {draft} training")
+
+    for draft, params in (("before", before), ("after", after)):
+      judged[draft] = frozen.starts(
+        objective, params, told(draft), settings, depth
+      )
+  for draft, by_name in judged.items():
+    for name, starts in by_name.items():
       fresh = starts.where(~np.asarray(looping)[starts.source])
       measures[name][draft] = {
         _ALL: acceptance.measures(starts),

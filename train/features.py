@@ -199,7 +199,7 @@ def _fill(folder, target, examples, bound, say) -> None:
       given |= dict(zip(map(_layer, layers), parts))
     for name, array in arrays.items():
       _put(array, place, given[name][some], name)
-    if number % 50 == 0 or number == len(whole):
+    if number % 10 == 0 or number == len(whole):
       for array in arrays.values():
         array.flush()
       storage.write(storage.locate(counter), str(number).encode())

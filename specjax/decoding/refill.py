@@ -122,9 +122,10 @@ class _Batch:
     Fewer cost as much to read, so free rows wait for others to become free as
     long as some answer is under way.
     """
+    is_busy = any(self.requests)
     while True:
       free = [row for row, r in enumerate(self.requests) if r is None]
-      if len(free) < min(self.program.reading, self.program.rows):
+      if is_busy and len(free) < self.program.reading:
         return
       taken = requests.take(min(len(free), self.program.reading))
       if not taken:

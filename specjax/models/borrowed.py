@@ -143,13 +143,18 @@ def load(
 def _check_lender(
   config: TransformerConfig, other: Model, folder: pathlib.Path
 ) -> None:
+  if other.config.quantization is not None:
+    raise ValueError(
+      f"{folder.name} has an embedding in full precision: it cannot be loaded "
+      f"as {other.config.quantization}, use quantization = 'none'"
+    )
   mine, theirs = (
     (c.embed_dim, c.vocab_size, c.tie_embeddings)
     for c in (config, other.config)
   )
-  if mine != theirs or other.config.quantization is not None:
+  if mine != theirs:
     raise ValueError(
       f"{folder.name} was trained with an embedding of {mine[1]} tokens and "
-      f"width {mine[0]} in full, {_LENDER} has {theirs[1]} and {theirs[0]}: "
+      f"width {mine[0]}, {_LENDER} has {theirs[1]} and {theirs[0]}: "
       "name the model that it was trained with"
     )

@@ -254,7 +254,8 @@ def _fetch_from_hub(name: str) -> Source:
       f"cannot fetch {_without_token(name)!r} from the hub "
       f"({_without_token(reason)}): check name, revision, access and network"
     ) from None
-  return Source("folder", folder, f"hf:{repository}@{folder.name}")
+  kind = "borrowed" if borrowed.is_model(folder) else "folder"
+  return Source(kind, folder, f"hf:{repository}@{folder.name}")
 
 
 def _download(
