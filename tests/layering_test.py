@@ -32,6 +32,7 @@ ROWS = (
     "drafters.rollout",
     "verifiers.ratio",
     "drafters.reading",
+    "drafters.unread",
     "drafters.recorded",
     "laws.enumeration",
   ),

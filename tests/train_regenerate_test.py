@@ -242,9 +242,7 @@ class CommandTest(FolderCase):
     status, text = self.call()
     self.assertEqual(status, 0, text)
     whole = self.lines()
-    self.assertRegex(
-      text, f"{len(whole)} answers of .* 1 questions skipped, 1 too long"
-    )
+    self.assertRegex(text, f"{len(whole)} lines, .* 1 skipped, 1 too long")
     parsed = {(r["id"], r["turn"]): r for r in map(json.loads, whole)}
     self.assertLen(parsed, len(whole))
     self.assertEqual({r["reason"] for r in parsed.values()}, {"eos", "length"})

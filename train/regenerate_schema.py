@@ -6,28 +6,18 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from specjax.bench import schema, sections
+from specjax.bench import sections
+from train import generating_schema
 
+FREE = generating_schema.FREE
 _TOP: sections.Keys = {
-  "target": (..., (str,)),
-  "quantization": ("none", (str,)),
-  "dtype": ("float32", (str,)),
-  "mesh": ({}, (ConfigDict,)),
+  **generating_schema.KEYS,
   "conversations": (..., (str, *sections.TEXTS)),
   "licenses": ((), sections.TEXTS),
-  "temperatures": ((0.0,), sections.TEXTS),
   "turns": (1, (int,)),
   "limit": (0, (int,)),
-  "max_new_tokens": (128, (int,)),
   "capacity": (1024, (int,)),
-  "rows": (32, (int,)),
-  "reading": (8, (int,)),
-  "rounds": (8, (int,)),
-  "seed": (0, (int,)),
 }
-# Keys that do not change what an answer is, only which ones there are and how
-# fast they come: a run may go on with others.
-FREE = ("mesh.data", "limit", "rows", "reading", "rounds")
 
 
 def complete(given: Any) -> ConfigDict:
@@ -36,9 +26,7 @@ def complete(given: Any) -> ConfigDict:
   Raises:
     ValueError: an unknown key, a missing one, or a wrong type.
   """
-  config = sections.complete("", given, _TOP)
-  config.mesh = sections.complete("mesh", config.mesh, schema.MESH)
-  return config
+  return generating_schema.complete(given, _TOP)
 
 
 def check(config: ConfigDict) -> None:
@@ -47,33 +35,10 @@ def check(config: ConfigDict) -> None:
   Raises:
     ValueError: one line that names the key, its value and the fix.
   """
-  least = {"turns": 1, "limit": 0, "max_new_tokens": 1, "capacity": 4}
-  least |= {"rows": 1, "reading": 1, "rounds": 1, "seed": 0}
-  sections.check_least(config, least)
-  sections.check_least(config.mesh, {"data": 1, "model": 1}, "mesh.")
-  if config.capacity < config.max_new_tokens + 2:
-    raise ValueError(
-      f"capacity is {config.capacity}, which leaves no room for a question "
-      f"beside max_new_tokens {config.max_new_tokens}: use more"
-    )
-  for key in ("rows", "reading"):
-    if config[key] % config.mesh.data:
-      raise ValueError(
-        f"{key} {config[key]} does not divide by mesh.data "
-        f"{config.mesh.data}: use a multiple"
-      )
+  generating_schema.check(config)
+  sections.check_least(config, {"turns": 1, "limit": 0})
   if not config.conversations:
     raise ValueError(
       "conversations is empty: name a file, --config=FILE.py:PATH, or "
       "datasets:NAME"
     )
-  values = config.temperatures
-  if not values or not all(_is_temperature(value) for value in values):
-    raise ValueError(
-      f"temperatures is {values!r:.80}: give at least one number of 0 or more"
-    )
-
-
-def _is_temperature(value: Any) -> bool:
-  is_number = isinstance(value, int | float) and not isinstance(value, bool)
-  return is_number and value >= 0

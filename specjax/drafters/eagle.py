@@ -5,13 +5,17 @@
 Axis letters: B batch, T drafted tokens, D width of the head, V vocabulary.
 """
 
+import functools
+
 from flax import struct
 import jax
 import jax.numpy as jnp
 
 from specjax import sharding, types
 from specjax.drafters import rollout
+from specjax.drafters import unread as unread_lib
 from specjax.models.heads import eagle_files, eagle_heads
+from specjax.models.heads import head as heads_lib
 from specjax.trees import branching, plans
 
 
@@ -58,14 +62,15 @@ def eagle(
 
 
 class State(struct.PyTreeNode):
-  """The head's cache and what it gave for the newest pair.
+  """The head's cache, what it gave last, and what it has yet to read.
 
-  The first committed token has no feature and is no pair, so the cache holds
-  one slot less than there are tokens.
+  The first committed token has no feature and is no pair, so cache and `unread`
+  hold one less than there are tokens.
   """
 
   cache: types.KVCache
-  feature: jax.Array  # [B, D] stands in for the root's feature
+  feature: jax.Array  # [B, D] of the newest pair that was read
+  unread: unread_lib.Unread
   started: jax.Array  # [B] bool: the first token has passed
 
 
@@ -104,58 +109,94 @@ class Eagle(struct.PyTreeNode):
   def init(self, batch: int, capacity: int) -> State:
     width = self.head.config.layer.embed_dim
     slots = capacity + plans.places(self.plan)
+    config = self.head.config
     return State(
       self.head.init_cache(batch, slots),
       jnp.zeros((batch, width), self.head.dtype),
+      unread_lib.init(batch, config.feature_dim, self.head.dtype),
       jnp.zeros((batch,), bool),
     )
 
   def observe(
     self, state: State, block: types.Block, view: types.View | None
   ) -> State:
-    """Reads committed pairs, each token with the feature that predicted it."""
+    """Takes committed pairs, each token with the feature that predicted it.
+
+    Few of them wait until a draft is wanted: while a policy drafts nothing, the
+    head costs nothing.
+    """
     del view
     # A fresh row's first block is its first token alone.
     count = jnp.where(state.started, block.count, 0)
-    features = self.head.features(block)
-    given, cache = self.head(block.tokens, features, state.cache, self.target)
-    return State(
-      cache.commit(None, count),
-      rollout.newest(state.feature, given, count),
-      state.started | (block.count > 0),
+    features = heads_lib.features_of(block, self.feature_layers)
+    state = state.replace(started=state.started | (block.count > 0))
+    if unread_lib.is_long(block.tokens):
+      state = self._caught_up(state)
+      return self._read(state, block.tokens, features, count)
+    later = state.unread.add(block.tokens, features, count)
+    return rollout.once(
+      later.is_full(), self._caught_up, state.replace(unread=later)
+    )
+
+  def _caught_up(self, state: State) -> State:
+    """Reads what waits, in one pass as wide as that may be."""
+
+    def read(width, state):
+      waits = state.unread.first(width)
+      state = self._read(state, waits.tokens, waits.features, waits.count)
+      return state.replace(unread=state.unread.none())
+
+    # What a round leaves, where every round drafts.
+    few = min(self.max_depth + 1, unread_lib.SLOTS)
+    most = jnp.max(state.unread.count)
+    for width, wanted in (
+      (unread_lib.SLOTS, most > few),
+      (few, (most > 0) & (most <= few)),
+    ):
+      state = rollout.once(wanted, functools.partial(read, width), state)
+    return state
+
+  def _read(self, state, tokens, features, count) -> State:
+    projected = self.head.project(features)
+    given, cache = self.head(tokens, projected, state.cache, self.target)
+    return state.replace(
+      cache=cache.commit(None, count),
+      feature=rollout.newest(state.feature, given, count),
     )
 
   def propose(
     self, state: State, context: types.Context
   ) -> tuple[types.Draft, State, types.KVCache]:
     """A draft with its laws; free when no row wants one."""
-    lengths = state.cache.lengths
 
-    def expand(carry, level):
-      cache, kept = carry
-      given, cache = self.head(
-        level.tokens,
-        branching.at_parents(kept, level),
-        # The levels before stand behind the committed pairs.
-        cache.replace(lengths=lengths + level.first - 1),
-        self.target,
-        *level.recent(lengths),
-      )
-      kept = branching.keep(kept, given, level)
-      return self.head.logits(given, self.target), (cache, kept)
+    def draw(state):
+      state = self._caught_up(state)
+      lengths = state.cache.lengths
 
-    def draw(cache):
+      def expand(carry, level):
+        cache, kept = carry
+        given, cache = self.head(
+          level.tokens,
+          branching.at_parents(kept, level),
+          # The levels before stand behind the committed pairs.
+          cache.replace(lengths=lengths + level.first - 1),
+          self.target,
+          *level.recent(lengths),
+        )
+        kept = branching.keep(kept, given, level)
+        return self.head.logits(given, self.target), (cache, kept)
+
       draft, (cache, _) = branching.draft(
         self.plan,
         expand,
-        (cache, branching.places_of(state.feature, self.plan)),
+        (state.cache, branching.places_of(state.feature, self.plan)),
         self.head.logits(state.feature, self.target),
         jnp.where(lengths > 0, self.max_depth, 0),
         context,
         sharding.rules_of(self.target),
       )
       # Drafted pairs stay uncommitted: real features will take their place.
-      return draft, cache.replace(lengths=lengths)
+      return draft, state.replace(cache=cache.replace(lengths=lengths))
 
-    draft, cache = rollout.when_wanted(draw, state.cache, context)
-    return draft, state.replace(cache=cache), context.cache
+    draft, state = rollout.when_wanted(draw, state, context)
+    return draft, state, context.cache

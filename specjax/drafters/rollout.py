@@ -100,14 +100,20 @@ def when_wanted(
   nothing = jax.tree.map(
     lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(draw, state)[0]
   )
-  # A loop that runs once or not at all: `lax.cond` would copy a cache.
   wanted = jnp.any(context.draft_length > 0)
-  _, draft, state = jax.lax.while_loop(
+  return once(wanted, lambda carry: draw(carry[1]), (nothing, state))
+
+
+def once(wanted: jax.Array, change: Callable[[Any], Any], state: Any) -> Any:
+  """change(state) if that is wanted, else the state as it is.
+
+  A loop that runs once or not at all: `lax.cond` would copy a cache.
+  """
+  return jax.lax.while_loop(
     lambda carry: carry[0],
-    lambda carry: (jnp.bool_(False), *draw(carry[2])),
-    (wanted, nothing, state),
-  )
-  return draft, state
+    lambda carry: (jnp.bool_(False), change(carry[1])),
+    (wanted, state),
+  )[1]
 
 
 def _draw(depth, logits, rows, limit, context):

@@ -83,8 +83,13 @@ class EagleHead(heads_lib.Head):
 
   def features(self, block: types.Block) -> jax.Array:
     """[B, T, D] what the layer reads of the target."""
-    x = heads_lib.features_of(block, self.config.feature_layers)
-    return self.apply("project", x.astype(self.dtype))
+    return self.project(
+      heads_lib.features_of(block, self.config.feature_layers)
+    )
+
+  def project(self, features: jax.Array) -> jax.Array:
+    """[B, T, D] of what the target gave [B, T, F]."""
+    return self.apply("project", features.astype(self.dtype))
 
   def __call__(
     self,
