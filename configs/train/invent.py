@@ -15,27 +15,28 @@ from ml_collections import ConfigDict
 def get_config(arg: str = "") -> ConfigDict:
   """The argument is how many questions are tried.
 
-  Three questions in ten ask for work on a text.
+  Half of them come as they will, the others ask for work on a text or for a
+  short answer, which drafters meet as often.
   """
   config = ConfigDict()
   config.target = "smollm2-135m-instruct-q4_1"
   config.dtype = "float32"
   config.systems = (
     "",
-    "",
-    "",
     "Summarize the text that the user gives you in a few sentences.",
     "",
-    "",
-    "Rewrite the text that the user gives you as you are asked.",
+    "Answer the user's question in a sentence or two.",
     "",
     "Answer the user's question from the text that comes with it.",
     "",
+    "Rewrite the text that the user gives you as you are asked.",
+    "",
+    "Translate the text that the user gives you into English.",
   )
   config.temperatures = (0.8, 1.0)
   config.limit = int(arg or 4000)
-  config.max_new_tokens = 192
-  config.capacity = 256
-  config.rows = 32
+  config.max_new_tokens = 160
+  config.capacity = 224
+  config.rows = 64
   config.seed = 0
   return config.lock()
