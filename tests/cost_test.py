@@ -77,6 +77,8 @@ class MeasureTest(parameterized.TestCase):
     np.testing.assert_allclose(
       costs.seconds(1, 8), [1, 2.1, 2.2, 2.3, 4.4, 4.5, 4.6], rtol=1e-6
     )
+    # It drafted for one token, of which nothing came.
+    self.assertAlmostEqual(costs.idle(1, 8), 1.1)
 
   def test_rounds_of_a_tree(self):
     """All of its nodes are verified, however deep the draft; or none."""
@@ -114,6 +116,7 @@ class PolicyTest(parameterized.TestCase):
       loaded = loading.load(config)
       costs = absltest.mock.Mock()
       costs.seconds.return_value = SECONDS
+      costs.idle.return_value = 1.5
       with absltest.mock.patch.object(
         cost, "measure", return_value=costs
       ) as measure:
@@ -126,6 +129,7 @@ class PolicyTest(parameterized.TestCase):
     self.assertIsInstance(made, gain.ExpectedGain)
     np.testing.assert_array_equal(made.seconds, SECONDS)
     self.assertEqual((made.first, made.widths), (0.5, (0, 3)))
+    self.assertEqual(float(made.idle), 1.5)
     (call,) = self.calls
     self.assertEqual(call.args[2:], ((0, 3), [3], [cost.CONTEXT]))
 

@@ -41,8 +41,11 @@ advance = jax.jit(lambda policy, state, *seen: policy.update(state, *seen))
 ask = jax.jit(lambda policy, state: policy.draft_length(state))
 
 
-def play(policy, chance, tokens=128, rows=64, seed=0):
+def play(policy, chance, tokens=128, rows=64, seed=0, share=1.0, idle=1.0):
   """Answers whose drafts are kept with a chance that depends on the place.
+
+  In a share of the rounds alone the drafter has something; else it takes `idle`
+  of a round without drafts.
 
   Returns:
     Draft lengths by round [R, B], and each row's speedup over rounds without
@@ -56,12 +59,15 @@ def play(policy, chance, tokens=128, rows=64, seed=0):
     running = at < tokens
     length = np.asarray(ask(policy, state))
     length = np.where(running, np.minimum(length, tokens - at - 1), 0)
+    has = rng.random(rows) < share if share < 1 else np.ones(rows, bool)
+    asked, length = length, np.where(has, length, 0)
     kept = rng.random((rows, 8)) < chance(at)[:, None]
     accepted = np.minimum(np.cumprod(kept, axis=1).sum(1), length)
     seen = outcome(accepted, accepted < length, running)
-    state = advance(policy, state, seen, jnp.asarray(length))
+    state = advance(policy, state, seen, jnp.asarray(asked))
     lengths.append(length)
-    spent += np.where(running, costs[length], 0)
+    cost = np.where(has | (asked == 0), costs[length], idle * costs[0])
+    spent += np.where(running, cost, 0)
     at += np.where(running, accepted + 1, 0)
   return np.array(lengths), tokens * costs[0] / spent
 
@@ -96,6 +102,27 @@ class ExpectedGainTest(parameterized.TestCase):
     self.assertGreater(speedups.mean(), least)
     _, fixed = play(STEADY, always(chance))
     self.assertGreater(speedups.mean(), 0.97 * fixed.mean())
+
+  @parameterized.parameters(
+    # share of rounds with a draft, chance to be kept, seconds of the others
+    (0.3, 0.75, 1.05, 1.42),  # worth asking
+    (0.1, 0.75, 1.05, 1.1),
+    (0.05, 0.5, 1.1, 0.965),  # not worth it: always asking gives 0.944
+  )
+  def test_asking_has_a_price(self, share, chance, idle, least):
+    """256 answers; means were 1.474, 1.141 and 0.978."""
+    rule = gain.ExpectedGain(SECONDS, idle=idle * float(SECONDS[0]))
+    given = {"rows": 256, "share": share, "idle": idle}
+    _, speedups = play(rule, always(chance), **given)
+    self.assertGreater(speedups.mean(), least)
+
+  def test_it_stops_where_the_drafter_is_not_sure(self):
+    rule = gain.ExpectedGain(SECONDS, least=0.4)
+    law = jnp.log(jnp.array([[0.3, 0.5, 0.2], [0.3, 0.35, 0.35]]))
+    keeps = rule.keep_drafting(rule.init(2), law)
+    self.assertEqual(keeps.tolist(), [True, False])
+    keeps = gain.ExpectedGain(SECONDS).keep_drafting(rule.init(2), law)
+    self.assertEqual(keeps.tolist(), [True, True])
 
   def test_length_follows_what_is_kept(self):
     """Drafts die after two tokens; a third costs nothing, a fourth does."""

@@ -48,6 +48,11 @@ class Costs:
     passes = [self.table.at(batch, width, context) for width in self.slots]
     return (self.outside + passes).astype(np.float32)
 
+  def idle(self, batch: int, context: int = CONTEXT) -> float:
+    """Seconds of a round whose drafter was asked and had nothing to draft."""
+    asked = self.outside[min(1, len(self.outside) - 1)]
+    return float(asked + self.table.at(batch, self.slots[0], context))
+
 
 def measure(
   target: types.Model,
@@ -94,11 +99,15 @@ def expected_gain(
   later: float = 0.7,
   weight: float = 4.0,
   memory: float = 0.98,
+  least: float = 0.0,
 ) -> gain.ExpectedGain:
   """`gain.ExpectedGain` with seconds that are measured now."""
   costs = measure(target, drafter, widths, [batch_size], [context])
   seconds = jnp.asarray(costs.seconds(batch_size, context))
-  return gain.ExpectedGain(seconds, first, later, weight, memory, widths)
+  idle = jnp.float32(costs.idle(batch_size, context))
+  return gain.ExpectedGain(
+    seconds, idle, first, later, weight, memory, least, widths
+  )
 
 
 def pausing(

@@ -21,6 +21,8 @@ from specjax.policies import policy
 
 # How much a try must seem to bring, for a row that knows nothing.
 HOPE = 1.05
+# How often a drafter is believed to have something when it is asked.
+SHARE = 0.5
 
 
 def expected_tokens(rates: jax.Array) -> jax.Array:
@@ -38,59 +40,89 @@ class Evidence(struct.PyTreeNode):
 
   kept: jax.Array  # [B, T] float32
   tested: jax.Array  # [B, T] float32
+  asked: jax.Array  # [B] float32 rounds in which a draft was wanted
+  drafted: jax.Array  # [B] float32 those of them in which there was one
 
 
-class ExpectedGain(policy.LengthAlone):
+class ExpectedGain(struct.PyTreeNode):
   """The draft length with most expected tokens a second; 0 turns it off.
 
   The chance to be kept is estimated by position, from faded counts and a prior
-  belief. While a row drafts nothing its evidence fades too, and the belief
-  returns: so it tries again by itself, the later the more it was disappointed.
-  For that the belief about the first token is never so low that a try would not
-  seem to pay (`HOPE` above break-even).
+  belief; so is the chance that the drafter, once asked, has something: a copy
+  to make, or a first token that it is sure of. While a row drafts nothing its
+  evidence fades too, and the belief returns: so it tries again by itself, the
+  later the more it was disappointed. For that the belief about the first token
+  is never so low that a try would not seem to pay (`HOPE` above break-even).
 
   Attributes:
     seconds: [T + 1] of a round that drafts 0, 1, ... tokens.
+    idle: seconds of a round whose drafter was asked and had nothing; None is
+      what a round without drafts takes.
     first: believed chance that the first drafted token is kept.
     later: the same of every further one, given those before it.
-    weight: tested tokens that the belief counts for.
+    weight: tested tokens, and rounds, that the belief counts for.
     memory: share of the evidence that a round leaves, below 1.
+    least: probability of the drafter's likeliest token below which it drafts no
+      further, see `policy.Confidence`; 0 never stops.
     widths: rounds of so few nodes run in a program of their own.
   """
 
   seconds: jax.Array
+  idle: float | jax.Array | None = None
   first: float | jax.Array = 0.35
   later: float | jax.Array = 0.7
   weight: float | jax.Array = 4.0
   memory: float | jax.Array = 0.98
+  least: float | jax.Array = 0.0
   widths: tuple[int, ...] = struct.field(pytree_node=False, default=(0, 3))
 
   def __post_init__(self):
-    for name in ("first", "later", "memory"):
+    for name in ("first", "later", "memory", "least"):
       policy.check_number(name, getattr(self, name), 0, 1)
     policy.check_number("weight", self.weight, 0.01, math.inf)
 
   def init(self, batch: int) -> Evidence:
     nothing = jnp.zeros((batch, self.seconds.shape[0] - 1), jnp.float32)
-    return Evidence(nothing, nothing)
+    rounds = jnp.zeros((batch,), jnp.float32)
+    return Evidence(nothing, nothing, rounds, rounds)
 
   def draft_length(self, state: Evidence) -> jax.Array:
     """The first of equally good lengths, so 0 when nothing is gained."""
-    gain = expected_tokens(self.rates(state)) / self.seconds[None]
+    share = self.share(state)
+    more = expected_tokens(self.rates(state)) - 1
+    gain = (1 + share[:, None] * more) / self._spent(share)
     return jnp.argmax(gain, axis=-1).astype(jnp.int32)
 
+  def keep_drafting(self, state: Evidence, law: jax.Array) -> jax.Array:
+    del state
+    return jnp.max(law, axis=-1) >= jnp.log(self.least)
+
   def rates(self, state: Evidence) -> jax.Array:
-    """[B, T] the estimated chances."""
+    """[B, T] the estimated chances to be kept."""
     belief = self._belief(state.kept.shape[-1])[None]
     return (belief * self.weight + state.kept) / (self.weight + state.tested)
+
+  def share(self, state: Evidence) -> jax.Array:
+    """[B] the estimated chance that a drafter that is asked has something."""
+    believed = SHARE * self.weight + state.drafted
+    return believed / (self.weight + state.asked)
+
+  def _spent(self, share: jax.Array) -> jax.Array:
+    """[B, T + 1] expected seconds of rounds of each length."""
+    plain, drafted = self.seconds[None, :1], self.seconds[None, 1:]
+    idle = plain if self.idle is None else jnp.reshape(self.idle, (1, 1))
+    share = share[:, None]
+    asked = (1 - share) * idle + share * drafted
+    plain = jnp.broadcast_to(plain, share.shape)
+    return jnp.concatenate([plain, asked], axis=-1)
 
   def _belief(self, length: int) -> jax.Array:
     """[T] the chances before anything was seen."""
     later = jnp.full((length,), self.later, jnp.float32)
     # Tokens beyond the target's own if the first draft were sure to be kept.
     more = expected_tokens(later.at[:1].set(1.0))[1:] - 1
-    cost = self.seconds[1:] / self.seconds[0]
-    pays = jnp.min((HOPE * cost - 1) / more, initial=1.0)
+    cost = self._spent(jnp.full((1,), SHARE))[0, 1:] / self.seconds[0]
+    pays = jnp.min((HOPE * cost - 1) / (SHARE * more), initial=1.0)
     return later.at[:1].set(jnp.maximum(self.first, pays))
 
   def update(
@@ -100,13 +132,15 @@ class ExpectedGain(policy.LengthAlone):
     draft_length: jax.Array,
   ) -> Evidence:
     """Tokens behind a rejection, or cut off by a stop, were not tested."""
-    del draft_length
     position = jnp.arange(state.kept.shape[-1])[None]
-    kept = position < acceptance.accepted[:, None]
-    tested = position < (acceptance.accepted + acceptance.rejected)[:, None]
+    tested = acceptance.accepted + acceptance.rejected
     seen = Evidence(
-      self.memory * state.kept + kept, self.memory * state.tested + tested
+      kept=position < acceptance.accepted[:, None],
+      tested=position < tested[:, None],
+      asked=draft_length > 0,
+      drafted=tested > 0,
     )
+    seen = jax.tree.map(lambda old, new: self.memory * old + new, state, seen)
     return _where_run(acceptance, seen, state)
 
 
