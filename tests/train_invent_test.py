@@ -5,6 +5,7 @@
 import contextlib
 import io
 import json
+from typing import Any
 
 from absl.testing import absltest
 
@@ -46,7 +47,11 @@ class FolderCase(train_regenerate_test.FolderCase):
 
 class InventingTest(FolderCase):
   def queue(self, found=(), **changes) -> inventing.Inventing:
-    settings = {"systems": ("", "ef"), "temperatures": (0.7, 1.0), "limit": 5}
+    settings: dict[str, Any] = {
+      "systems": ("", "ef"),
+      "temperatures": (0.7, 1.0),
+      "limit": 5,
+    }
     tokenizer = changes.pop("tokenizer", self.tokenizer)
     return inventing.Inventing(tokenizer, found=found, **settings | changes)
 

@@ -28,7 +28,7 @@ class BlockTest(parameterized.TestCase):
 
   def test_a_block_that_is_not_long_fits_until_it_is_full(self):
     waits = unread.init(1, 1, jnp.float32)
-    widest = max(w for w in range(99) if not unread.is_long(np.zeros((1, w))))
+    widest = max(w for w in range(99) if not unread.is_long(jnp.zeros((1, w))))
     block = jnp.ones((1, widest), jnp.int32)
     added = 0
     while not waits.is_full():
