@@ -129,7 +129,7 @@ class PolicyTest(parameterized.TestCase):
     self.assertIsInstance(made, gain.ExpectedGain)
     np.testing.assert_array_equal(made.seconds, SECONDS)
     self.assertEqual((made.first, made.widths), (0.5, (0, 3)))
-    self.assertAlmostEqual(made.idle, 1.5)
+    np.testing.assert_array_equal(made.idle, 1.5)
     (call,) = self.calls
     self.assertEqual(call.args[2:], ((0, 3), [3], [cost.CONTEXT]))
 
