@@ -64,8 +64,8 @@ def load_prompts(
 
   Args:
     source: a sequence of texts; or the path of a file; or
-      `datasets:NAME[:SPLIT[:COLUMN]]`, a data set of the hub or a folder; or
-      one text (see `is_text`).
+      `datasets:NAME[:SPLIT[:COLUMN]]`, see `read_records`; or one text (see
+      `is_text`).
     ids: which prompts to keep, in this order: ids, or the path of a file that
       lists them (see `load_ids`). None keeps all.
 
@@ -151,7 +151,8 @@ def read_records(
   """The objects of a file or of a data set, as they are.
 
   Args:
-    source: the path of a file, or `datasets:NAME[:SPLIT[:COLUMN]]`.
+    source: the path of a file, or `datasets:NAME[:SPLIT[:COLUMN]]`, where NAME
+      is a folder or the hub's OWNER/NAME[/CONFIGURATION][@REVISION].
 
   Yields:
     The number of a line (0-based), its object, and where that is for errors.
@@ -180,8 +181,11 @@ def _from_dataset(source: str) -> Iterator[tuple[int, Any, str]]:
   import datasets
 
   name, split, column = f"{source}::".split(":")[1:4]
+  path, part, revision = _address(name)
   try:
-    rows = datasets.load_dataset(name, split=split or None)
+    rows = datasets.load_dataset(
+      path, part, split=split or None, revision=revision
+    )
   except Exception as error:  # The library raises many kinds, some long.
     reason = " ".join(str(error).split())[:200]
     raise ValueError(f"data set {name!r} cannot be read: {reason}") from None
@@ -199,6 +203,19 @@ def _from_dataset(source: str) -> Iterator[tuple[int, Any, str]]:
     where = f"data set {name!r} row {index + 1}"
     row = dict(row)
     yield index, records.from_column(row, column) if column else row, where
+
+
+def _address(name: str) -> tuple[str, str | None, str | None]:
+  """Path, configuration and revision of OWNER/NAME[/CONFIGURATION][@REVISION].
+
+  A folder that exists has none of them.
+  """
+  if os.path.isdir(name):
+    return name, None, None
+  path, _, revision = name.partition("@")
+  owner, *others = path.split("/")
+  part = "/".join(others[1:])
+  return "/".join([owner, *others[:1]]), part or None, revision or None
 
 
 def _prompt(record: Any, index: int, where: str) -> Prompt:

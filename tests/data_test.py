@@ -285,6 +285,16 @@ class DatasetTest(FolderCase):
     self.write(*rows, name="train.jsonl")
     self.name = str(self.folder)
 
+  @parameterized.parameters(
+    ("a/b", ("a/b", None, None)),
+    ("a/b@1f", ("a/b", None, "1f")),
+    ("a/b/main", ("a/b", "main", None)),
+    ("a/b/main@1f", ("a/b", "main", "1f")),
+    ("squad@v1", ("squad", None, "v1")),
+  )
+  def test_address_of_a_data_set(self, name, expected):
+    self.assertEqual(data._address(name), expected)
+
   def test_rows_are_read_as_lines_are(self):
     prompts = data.load_prompts(f"datasets:{self.name}")
     self.assertEqual([p.id for p in prompts], ["a", "b"])

@@ -120,6 +120,18 @@ class QuestionsTest(FolderCase):
     again, _ = questions.read([write(self.path, *reversed(records))])
     self.assertEqual([q.id for q in again], ids)
 
+  def test_a_digest_is_that_of_what_is_asked(self):
+    records = [{"id": f"q{i}", "prompt": f"c{i}"} for i in range(4)]
+    digest = lambda *r: questions.digest(
+      questions.read([write(self.path, *r)])[0]
+    )
+    first = digest(*records)
+    self.assertEqual(digest(*reversed(records)), first)
+    self.assertNotEqual(digest(*records[1:]), first)
+    self.assertNotEqual(
+      digest({**records[0], "prompt": "d"}, *records[1:]), first
+    )
+
   def test_broken_lines(self):
     self.path.write_text('{"prompt": "a"}\n{"prompt"')
     with self.assertRaisesRegex(ValueError, "chat.jsonl line 2"):
@@ -242,6 +254,7 @@ class CommandTest(FolderCase):
     status, text = self.call()
     self.assertEqual(status, 0, text)
     whole = self.lines()
+    self.assertRegex(text, "8 are asked, sha256 [0-9a-f]{64}")
     self.assertRegex(text, f"{len(whole)} lines, .* 1 skipped, 1 too long")
     parsed = {(r["id"], r["turn"]): r for r in map(json.loads, whole)}
     self.assertLen(parsed, len(whole))

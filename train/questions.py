@@ -9,6 +9,7 @@ were given instead.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import hashlib
+import json
 from typing import Any
 
 from specjax.text import chat, records
@@ -75,6 +76,13 @@ def read(
   report.kept = len(found)
   found.sort(key=lambda q: (hashlib.sha256(q.id.encode()).digest(), q.index))
   return found, report
+
+
+def digest(asked: Sequence[Questions]) -> str:
+  """SHA-256 of what is asked, in its order: equal for the same training set."""
+  told = [[q.id, q.turns] for q in asked]
+  text = json.dumps(told, ensure_ascii=False, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()
 
 
 def split(

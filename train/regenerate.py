@@ -9,9 +9,11 @@ A draft learns most from what its target says itself. DIR gets answers.jsonl,
 one line a generation, which `data.train` of a training config takes as it is:
 prompt_ids and answer_ids, in tokens, with id, index (the number of the
 conversation), turn, source, license, temperature and reason ("eos" or
-"length"). The same command goes on where a run was stopped or killed, with
-another `limit` too. The order of conversations is mixed, so that a part of the
-answers is a fair sample. A mistake is one line and exit status 2.
+"length"). What is asked is printed with its SHA-256, which says whether another
+machine has the same training set. The same command goes on where a run was
+stopped or killed, with another `limit` too. The order of conversations is
+mixed, so that a part of the answers is a fair sample. A mistake is one line and
+exit status 2.
 """
 
 from collections.abc import Sequence
@@ -27,10 +29,12 @@ def _prepare(config: Any) -> generating.Begin:
 
   asked, report = questions.read(config.conversations, config.licenses)
   print(report)
+  asked = asked[: config.limit or None]
   if not asked:
     raise ValueError(f"no conversation to answer: {report}")
+  print(f"{len(asked)} are asked, sha256 {questions.digest(asked)}")
   return lambda program, tokenizer, found: asking.Asking(
-    asked[: config.limit or None],
+    asked,
     tokenizer,
     temperatures=tuple(map(float, config.temperatures)),
     turns=config.turns,

@@ -1,15 +1,15 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Drafters that were trained here on 8 prompts of each Spec-Bench group.
+"""Trained drafters on 8 prompts of each Spec-Bench group.
 
   python -m specjax.run --workdir=runs/trained \
-    --config=configs/bench/trained.py:PATH/question.jsonl,runs
+    --config=configs/bench/trained.py:PATH/question.jsonl[,FOLDER]
 
-The second part is the folder with the workdirs `medusa` and `eagle3` of
-`train.run`. Prompts, tokens and runs are those of `spec_bench_small`. Each
-drafter once with a fixed length, which shows what it keeps, and once in `gain`,
-which drafts only where that pays. In `lookup_eagle3` the head drafts where
-nothing can be copied.
+FOLDER has the drafters, those of configs/drafters/smollm2 unless it is given.
+Prompts, tokens and runs are those of `spec_bench_small`. `eagle3` with a fixed
+length shows what a head keeps; the others stop where it is not sure, and draft
+only where that pays. In `lookup_eagle3` the head drafts where nothing can be
+copied; `lookup` is the same without it.
 """
 
 import pathlib
@@ -17,36 +17,42 @@ import runpy
 
 from ml_collections import ConfigDict
 
-# The config beside this one; configs are files, not a package.
-BASE = pathlib.Path(__file__).with_name("spec_bench_small.py")
+# Configs are files, not a package.
+HERE = pathlib.Path(__file__).parent
+BASE = HERE / "spec_bench_small.py"
+SHIPPED = HERE.parent / "drafters" / "smollm2"
 LENGTH = 3
+GAIN = {"type": "expected_gain", "least": 0.4}
 
 
-def drafters(folder: str) -> dict[str, dict]:
-  """Sections of the config by name."""
-  where = lambda name: f"{folder}/{name}/drafter"
-  eagle = {"type": "eagle", "heads": where("eagle3"), "length": LENGTH}
+def methods(folder: pathlib.Path) -> dict[str, tuple[dict, dict]]:
+  """Drafter and policy by name."""
+  head = lambda kind, name: {
+    "type": kind,
+    "heads": str(folder / name),
+    "length": LENGTH,
+  }
+  eagle = head("eagle", "eagle3")
   lookup = {"type": "ngram", "length": 7, "min_n": 2, "max_n": 3}
+  both = {"type": "cascade", "first": lookup, "second": eagle}
   return {
-    "eagle3": eagle,
-    "medusa": {"type": "medusa", "heads": where("medusa"), "length": LENGTH},
-    "lookup_eagle3": {"type": "cascade", "first": lookup, "second": eagle},
+    "eagle3": (eagle, {"type": "fixed"}),
+    "eagle3_gain": (eagle, GAIN),
+    "medusa_gain": (head("medusa", "medusa"), GAIN),
+    "lookup_gain": (lookup, GAIN),
+    "lookup_eagle3_gain": (both, GAIN),
   }
 
 
 def get_config(arg: str = "") -> ConfigDict:
   """The comparison; `arg` is the path of question.jsonl, and a folder."""
-  questions, _, folder = arg.rpartition(",")
+  questions, _, folder = arg.partition(",")
   config = runpy.run_path(str(BASE))["get_config"](questions).unlock()
+  parts = methods(pathlib.Path(folder) if folder else SHIPPED)
   config.methods = ConfigDict(
     {
-      name + suffix: {
-        "drafter": drafter,
-        "verifier": {"type": "coupled"},
-        "policy": {"type": policy},
-      }
-      for suffix, policy in (("", "fixed"), ("_gain", "expected_gain"))
-      for name, drafter in drafters(folder).items()
+      name: {"drafter": drafter, "verifier": {"type": "coupled"}, "policy": how}
+      for name, (drafter, how) in parts.items()
     }
   )
   return config.lock()
