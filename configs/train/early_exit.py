@@ -5,8 +5,9 @@
   python -m train.run --workdir=DIR \
     --config=configs/train/early_exit.py:ANSWERS
 
-ANSWERS/train and ANSWERS/validation are workdirs of `train.regenerate`, for two
-sets of conversations.
+ANSWERS/train, ANSWERS/invented and ANSWERS/validation are workdirs of
+`train.regenerate`: answers to users, to questions of `train.invent`, and to
+users that are held out.
 """
 
 from ml_collections import ConfigDict
@@ -14,15 +15,19 @@ from ml_collections import ConfigDict
 
 def get_config(arg: str = "") -> ConfigDict:
   """The argument is the folder with the answers."""
+  answers = arg or "runs/answers"
   return ConfigDict(
     {
       "target": "smollm2-135m-instruct-q4_1",
       "objective": {"type": "early_exit", "layers": 2, "rank": 64},
       "losses": {"forward_kl": 1.0},
       "data": {
-        "train": (f"{arg or 'runs/answers'}/train/answers.jsonl",),
-        "validation": (f"{arg or 'runs/answers'}/validation/answers.jsonl",),
-        "features": f"{arg or 'runs/answers'}/features",
+        "train": (
+          f"{answers}/train/answers.jsonl",
+          f"{answers}/invented/answers.jsonl",
+        ),
+        "validation": (f"{answers}/validation/answers.jsonl",),
+        "features": f"{answers}/features",
         "width": 384,
       },
       "optimizer": {"learning_rate": 1e-3, "warmup": 0.05},
