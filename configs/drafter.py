@@ -7,8 +7,8 @@
 
 The argument is the type of the drafter and the folder that training left, or
 that somebody published: heads (`eagle`, `medusa`, `chained`, `block_parallel`)
-or a `draft_model`. It runs once with a fixed length, and once only where
-drafting pays (`gain`).
+or a `draft_model`. It runs once with a fixed length, and once only where it is
+sure of a token and drafting pays (`gain`).
 """
 
 import pathlib
@@ -19,7 +19,10 @@ from ml_collections import ConfigDict
 # Configs are files, not a package.
 BASE = pathlib.Path(__file__).with_name("quickstart.py")
 LENGTH = 3
-POLICIES = {f"length_{LENGTH}": "fixed", "gain": "expected_gain"}
+POLICIES = {
+  f"length_{LENGTH}": {"type": "fixed"},
+  "gain": {"type": "expected_gain", "least": 0.3},
+}
 
 
 def get_config(arg: str = "") -> ConfigDict:
@@ -32,7 +35,7 @@ def get_config(arg: str = "") -> ConfigDict:
     name: {
       "drafter": drafter,
       "verifier": {"type": "coupled"},
-      "policy": {"type": policy},
+      "policy": policy,
     }
     for name, policy in POLICIES.items()
   }
