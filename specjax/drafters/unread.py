@@ -29,9 +29,9 @@ class Unread(struct.PyTreeNode):
   ) -> "Unread":
     """With the first `count` [B] of a block [B, T] that is not long."""
     steps = jnp.arange(tokens.shape[1])[None]
-    at = jnp.where(
-      steps < count[:, None], self.count[:, None] + steps, SLOTS
-    )  # The last one is no slot: what goes there is dropped.
+    kept = steps < count[:, None]
+    # SLOTS is none of them: what goes there is dropped.
+    at = jnp.where(kept, self.count[:, None] + steps, SLOTS)
     put = jax.vmap(lambda x, at, new: x.at[at].set(new, mode="drop"))
     return Unread(
       put(self.tokens, at, tokens),
