@@ -21,7 +21,12 @@ BASE = pathlib.Path(__file__).with_name("quickstart.py")
 LENGTH = 3
 POLICIES = {
   f"length_{LENGTH}": {"type": "fixed"},
-  "gain": {"type": "expected_gain", "least": 0.3},
+  "gain": {
+    "type": "expected_gain",
+    "least": 0.3,
+    "weight": 2.0,
+    "widths": (0, 1),
+  },
 }
 
 

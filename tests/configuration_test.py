@@ -174,7 +174,9 @@ class ShippedTest(parameterized.TestCase):
     self.assertLen(prompts, 6)
     self.assertLen({prompt.group for prompt in prompts}, 6)
     self.assertEqual(config.max_new_tokens, 64)
-    self.assertCountEqual(config.methods, ("ngram_4", "ngram_7"))
+    self.assertCountEqual(
+      config.methods, ("lookup", "eagle3_gain", "both_gain")
+    )
 
   @parameterized.parameters(True, False)
   def test_spec_bench_small_takes_its_ids_from_the_file(self, prefixed):

@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).parent
 BASE = HERE / "spec_bench_small.py"
 SHIPPED = HERE.parent / "drafters" / "smollm2"
 LENGTH = 3
-GAIN = {"type": "expected_gain", "least": 0.3}
+GAIN = {"type": "expected_gain", "least": 0.3, "weight": 2.0}
 
 
 def methods(folder: pathlib.Path) -> dict[str, tuple[dict, dict]]:
@@ -37,8 +37,8 @@ def methods(folder: pathlib.Path) -> dict[str, tuple[dict, dict]]:
   both = {"type": "cascade", "first": lookup, "second": eagle}
   return {
     "eagle3": (eagle, {"type": "fixed"}),
-    "eagle3_gain": (eagle, GAIN),
-    "medusa_gain": (head("medusa", "medusa"), GAIN),
+    "eagle3_gain": (eagle, GAIN | {"widths": (0, 1)}),
+    "medusa_gain": (head("medusa", "medusa"), GAIN | {"widths": (0, 1)}),
     "lookup_gain": (lookup, GAIN),
     "lookup_eagle3_gain": (both, GAIN),
   }
