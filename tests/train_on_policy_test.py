@@ -9,6 +9,7 @@ import pathlib
 import tempfile
 
 from absl.testing import absltest
+import pytest
 
 from tests import runs, train_invent_test, train_regenerate_test, train_runs
 from train import regenerate, run
@@ -58,6 +59,7 @@ class OnPolicyTest(absltest.TestCase):
     self.call(run, f"--config={config}", f"--workdir={workdir}")
     return json.loads((workdir / "summary.json").read_text())
 
+  @pytest.mark.slow
   def test_both_answer_and_training_goes_on(self):
     self.call(regenerate, self.asked, f"--workdir={self.folder / 'target'}")
     first = self.train("first", "target")
