@@ -3,6 +3,7 @@
 """A target makes up questions, which it then answers."""
 
 import contextlib
+import dataclasses
 import io
 import json
 from typing import Any
@@ -69,6 +70,17 @@ class InventingTest(FolderCase):
       ids = list(request.ids)
       self.assertEqual(whole[: len(ids)], ids)
       self.assertEqual(self.tokenizer.decode(whole[len(ids) :])[:2], "gh")
+
+  def test_a_start_has_one_bos_where_texts_have_one(self):
+    plain = self.queue().take(1)[0].ids
+    for template in (TEMPLATE, "<s>" + TEMPLATE):
+      tokenizer = dataclasses.replace(
+        self.tokenizer, chat_template=template, add_bos=True
+      )
+      bos = tokenizer.encode("<s>", bos=False)
+      self.assertEqual(bos, [tokenizer.bos_id])
+      (request,) = self.queue(tokenizer=tokenizer, limit=1).take(1)
+      self.assertEqual(list(request.ids), [*bos, *plain])
 
   def test_what_is_kept_is_a_conversation(self):
     queue = self.queue()

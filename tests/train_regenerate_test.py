@@ -316,7 +316,7 @@ class CommandTest(FolderCase):
     self.assertIn("conversations is empty: name a file", text)
     status, text = self.call(workdir="old")
     self.assertEqual(status, 2)
-    self.assertIn("answers without a config.json", text)
+    self.assertIn("lines without a config.json", text)
 
   def test_another_config(self):
     out = self.folder / "out"

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from specjax import tokenizers
 from specjax.bench import command_line, configuration, storage
+from train import generating_schema
 
 _CONFIG = "config.json"
 _SECONDS = 20.0  # between two lines on the terminal
@@ -51,15 +52,14 @@ class Command:
   Attributes:
     name: of its module.
     file: that it writes in the workdir.
-    rules: what its config may say: `complete`, `check`, and FREE, the keys
-      that another sitting may change.
+    rules: what its config may say.
     prepare: reads what the config names, before a model is loaded.
     argument: what stands behind the colon of --config.
   """
 
   name: str
   file: str
-  rules: Any
+  rules: generating_schema.Rules
   prepare: Callable[[Any], Begin]
   argument: str = ""
 
@@ -91,7 +91,7 @@ class Command:
     lines = storage.lines(folder / self.file)
     plain = configuration.plain(config)
     if not flags.overwrite:
-      _check_same(folder, lines, plain, self.rules.FREE)
+      _check_same(folder, lines, plain)
     begin = self.prepare(config)
     program, tokenizer = _loaded(config)
     storage.make_folder(folder)
@@ -112,18 +112,19 @@ def _check_same(
   folder: Any,
   lines: storage.Lines,
   plain: Mapping[str, Any],
-  free: Sequence[str],
 ) -> None:
   """Refuses a workdir of another config, before anything is loaded."""
   content = storage.read(folder / _CONFIG)
   if content is None and lines.exists():
     raise ValueError(
-      f"{folder} has answers without a {_CONFIG}: choose another workdir or "
+      f"{folder} has lines without a {_CONFIG}: choose another workdir or "
       "add --overwrite"
     )
   old = plain if content is None else json.loads(content)
   changed = [
-    key for key in configuration.differences(old, plain) if key not in free
+    key
+    for key in configuration.differences(old, plain)
+    if key not in generating_schema.FREE
   ]
   if changed:
     raise ValueError(

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What any config may say by which a target writes texts."""
 
+from collections.abc import Callable
+import dataclasses
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from specjax.bench import schema, sections
 
-KEYS: sections.Keys = {
+_KEYS: sections.Keys = {
   "target": (..., (str,)),
   "quantization": ("none", (str,)),
   "dtype": ("float32", (str,)),
@@ -25,23 +27,39 @@ KEYS: sections.Keys = {
 FREE = ("mesh.data", "limit", "rows", "reading", "rounds")
 
 
-def complete(given: Any, keys: sections.Keys) -> ConfigDict:
-  """A config with every key, unlocked.
+@dataclasses.dataclass(frozen=True)
+class Rules:
+  """What the config of one command may say, as `configuration.read` asks it.
 
-  Raises:
-    ValueError: an unknown key, a missing one, or a wrong type.
+  Attributes:
+    keys: beside those of every such config; `capacity` is one of them.
+    further: refuses values of these keys, with a ValueError in one line.
   """
-  config = sections.complete("", given, keys)
-  config.mesh = sections.complete("mesh", config.mesh, schema.MESH)
-  return config
+
+  keys: sections.Keys
+  further: Callable[[ConfigDict], None]
+
+  def complete(self, given: Any) -> ConfigDict:
+    """A config with every key, unlocked.
+
+    Raises:
+      ValueError: an unknown key, a missing one, or a wrong type.
+    """
+    config = sections.complete("", given, {**_KEYS, **self.keys})
+    config.mesh = sections.complete("mesh", config.mesh, schema.MESH)
+    return config
+
+  def check(self, config: ConfigDict) -> None:
+    """Refuses values out of range.
+
+    Raises:
+      ValueError: one line that names the key, its value and the fix.
+    """
+    _check(config)
+    self.further(config)
 
 
-def check(config: ConfigDict) -> None:
-  """Refuses values of KEYS, and a `capacity`, that are out of range.
-
-  Raises:
-    ValueError: one line that names the key, its value and the fix.
-  """
+def _check(config: ConfigDict) -> None:
   least = {"max_new_tokens": 1, "capacity": 4, "rows": 1, "reading": 1}
   sections.check_least(config, {**least, "rounds": 1, "seed": 0})
   sections.check_least(config.mesh, {"data": 1, "model": 1}, "mesh.")

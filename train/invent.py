@@ -17,7 +17,8 @@ from collections.abc import Sequence
 import sys
 from typing import Any
 
-from train import generating, invent_schema
+from specjax.bench import sections
+from train import generating, generating_schema
 
 
 def _prepare(config: Any) -> generating.Begin:
@@ -32,8 +33,25 @@ def _prepare(config: Any) -> generating.Begin:
   )
 
 
+def _check(config: Any) -> None:
+  sections.check_least(config, {"limit": 1})
+  if not config.systems or not all(isinstance(s, str) for s in config.systems):
+    raise ValueError(
+      f"systems is {config.systems!r:.80}: give at least one text, '' for none"
+    )
+
+
+_KEYS: sections.Keys = {
+  "systems": (("",), sections.TEXTS),
+  "limit": (..., (int,)),
+  "capacity": (256, (int,)),
+}
 COMMAND = generating.Command(
-  "train.invent", "questions.jsonl", invent_schema, _prepare, ":HOW_MANY"
+  "train.invent",
+  "questions.jsonl",
+  generating_schema.Rules(_KEYS, _check),
+  _prepare,
+  ":HOW_MANY",
 )
 
 

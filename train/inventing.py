@@ -109,9 +109,8 @@ def _start(tokenizer: tokenizers.Tokenizer, system: str) -> tuple[int, ...]:
       "the chat template does not end what a user says with an EOS, so no "
       "question would end: take questions from a data set"
     )
-  # One BOS whoever writes it, as in a chat.
-  whole = tokenizer.encode_chat(_messages(system, _PLACE))
   ids = tokenizer.encode(before, bos=False)
-  if whole[: len(ids)] != ids:
-    ids = [whole[0], *ids]
-  return tuple(ids)
+  # One BOS whoever writes it, as in a chat.
+  bos = tokenizer.bos_id
+  is_missing = tokenizer.add_bos and bos is not None and ids[:1] != [bos]
+  return tuple([bos, *ids] if is_missing else ids)

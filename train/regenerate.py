@@ -20,7 +20,8 @@ from collections.abc import Sequence
 import sys
 from typing import Any
 
-from train import generating, regenerate_schema
+from specjax.bench import sections
+from train import generating, generating_schema
 
 
 def _prepare(config: Any) -> generating.Begin:
@@ -43,8 +44,28 @@ def _prepare(config: Any) -> generating.Begin:
   )
 
 
+def _check(config: Any) -> None:
+  sections.check_least(config, {"turns": 1, "limit": 0})
+  if not config.conversations:
+    raise ValueError(
+      "conversations is empty: name a file, --config=FILE.py:PATH, or "
+      "datasets:NAME"
+    )
+
+
+_KEYS: sections.Keys = {
+  "conversations": (..., (str, *sections.TEXTS)),
+  "licenses": ((), sections.TEXTS),
+  "turns": (1, (int,)),
+  "limit": (0, (int,)),
+  "capacity": (1024, (int,)),
+}
 COMMAND = generating.Command(
-  "train.regenerate", "answers.jsonl", regenerate_schema, _prepare, ":PATH"
+  "train.regenerate",
+  "answers.jsonl",
+  generating_schema.Rules(_KEYS, _check),
+  _prepare,
+  ":PATH",
 )
 
 

@@ -7,9 +7,9 @@
 
 FOLDER has the drafters, those of configs/drafters/smollm2 unless it is given.
 Prompts, tokens and runs are those of `spec_bench_small`. `eagle3` with a fixed
-length shows what a head keeps; the others stop where it is not sure, and draft
-only where that pays. In `lookup_eagle3` the head drafts where nothing can be
-copied; `lookup` is the same without it.
+length shows what a head keeps; in `gain` it stops where it is not sure, and
+drafts only where that pays. In `lookup_eagle3_gain` the head drafts where
+nothing can be copied; `lookup_gain` is the same without it.
 """
 
 import pathlib

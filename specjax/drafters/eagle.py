@@ -107,12 +107,10 @@ class Eagle(struct.PyTreeNode):
     return self.plan.max_depth
 
   def init(self, batch: int, capacity: int) -> State:
-    width = self.head.config.layer.embed_dim
-    slots = capacity + plans.places(self.plan)
     config = self.head.config
     return State(
-      self.head.init_cache(batch, slots),
-      jnp.zeros((batch, width), self.head.dtype),
+      self.head.init_cache(batch, capacity + plans.places(self.plan)),
+      jnp.zeros((batch, config.layer.embed_dim), self.head.dtype),
       unread_lib.init(batch, config.feature_dim, self.head.dtype),
       jnp.zeros((batch,), bool),
     )
@@ -130,22 +128,18 @@ class Eagle(struct.PyTreeNode):
     count = jnp.where(state.started, block.count, 0)
     features = heads_lib.features_of(block, self.feature_layers)
     state = state.replace(started=state.started | (block.count > 0))
+    everything = functools.partial(self._read_waiting, unread_lib.SLOTS)
     if unread_lib.is_long(block.tokens):
-      state = self._caught_up(state)
+      waits = jnp.any(state.unread.count > 0)
+      state = rollout.once(waits, everything, state)
       return self._read(state, block.tokens, features, count)
     later = state.unread.add(block.tokens, features, count)
     return rollout.once(
-      later.is_full(), self._caught_up, state.replace(unread=later)
+      later.is_full(), everything, state.replace(unread=later)
     )
 
   def _caught_up(self, state: State) -> State:
     """Reads what waits, in one pass as wide as that may be."""
-
-    def read(width, state):
-      waits = state.unread.first(width)
-      state = self._read(state, waits.tokens, waits.features, waits.count)
-      return state.replace(unread=state.unread.none())
-
     # What a round leaves, where every round drafts.
     few = min(self.max_depth + 1, unread_lib.SLOTS)
     most = jnp.max(state.unread.count)
@@ -153,8 +147,15 @@ class Eagle(struct.PyTreeNode):
       (unread_lib.SLOTS, most > few),
       (few, (most > 0) & (most <= few)),
     ):
-      state = rollout.once(wanted, functools.partial(read, width), state)
+      read = functools.partial(self._read_waiting, width)
+      state = rollout.once(wanted, read, state)
     return state
+
+  def _read_waiting(self, width: int, state: State) -> State:
+    """Reads what waits, at most `width` pairs a row."""
+    waits = state.unread.first(width)
+    state = self._read(state, waits.tokens, waits.features, waits.count)
+    return state.replace(unread=state.unread.none())
 
   def _read(self, state, tokens, features, count) -> State:
     projected = self.head.project(features)

@@ -11,7 +11,9 @@ best draft length:
 Newer seconds, or those of a longer context, can be given to a policy between
 two chunks of rounds; no program is compiled anew:
 
-  session.policy = session.policy.replace(seconds=costs.seconds(1, 2048))
+  session.policy = session.policy.replace(
+    seconds=costs.seconds(1, 2048), idle=costs.idle(1, 2048)
+  )
 
 Axis letters: B batch, T draft length (max_depth).
 """
