@@ -5,7 +5,7 @@
 from ml_collections import ConfigDict
 
 LOSSES = {"text": "cross_entropy", "laws": "forward_kl"}
-STEPS = 600
+STEPS = 300
 TOKENS = 100_000  # of answers
 
 
@@ -25,7 +25,7 @@ def get_config(arg: str) -> ConfigDict:
         "width": 384,
       },
       "optimizer": {"learning_rate": 1e-3, "warmup": 0.05},
-      "evaluation": {"every": 1_000_000, "depth": 1, "limit": 20_000},
+      "evaluation": {"every": 1_000_000, "depth": 1, "limit": 10_000},
       "steps": STEPS,
       "batch_size": 8,
       "tensorboard": False,

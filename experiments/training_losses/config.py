@@ -4,8 +4,6 @@
 
 from ml_collections import ConfigDict
 
-TOKENS = 300_000  # of answers, the same ones in every cell
-
 
 def get_config(arg: str) -> ConfigDict:
   """The argument is the folder of the answers, loss, temperature and seed."""
@@ -19,13 +17,12 @@ def get_config(arg: str) -> ConfigDict:
       "data": {
         "train": f"{answers}/train/answers.jsonl",
         "validation": f"{answers}/validation/answers.jsonl",
-        "limit": TOKENS,
-        "features": f"{answers}/features-{TOKENS}",
+        "features": f"{answers}/features-train",
         "width": 384,
         "draft_vocab": 4096,
       },
       "optimizer": {"learning_rate": 1e-3, "warmup": 0.05},
-      "evaluation": {"every": 1_000_000, "depth": 1, "limit": 20_000},
+      "evaluation": {"every": 1_000_000, "depth": 1, "limit": 10_000},
       "epochs": 2,
       "batch_size": 8,
       "tensorboard": False,
