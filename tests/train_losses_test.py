@@ -174,6 +174,14 @@ class LossesTest(parameterized.TestCase):
     wanted = 0.5 * losses.tv(laws) + 2 * losses.lk(laws, eta=10.0)
     np.testing.assert_allclose(loss(laws), wanted, rtol=1e-6)
 
+  def test_what_weighs_nothing_spoils_nothing(self):
+    laws = normal(5)
+    p = jax.nn.one_hot(jnp.argmax(laws.log_p, axis=-1), laws.log_p.shape[-1])
+    greedy = laws.replace(log_p=jnp.log(p))
+    self.assertFalse(np.all(np.isfinite(losses.reverse_kl(greedy))))
+    loss = losses.weighted({"tv": 1.0, "reverse_kl": 0.0})
+    np.testing.assert_array_equal(loss(greedy), losses.tv(greedy))
+
   @parameterized.parameters(
     ({"kl": 1.0}, "unknown loss 'kl'"),
     ({"tv": "much"}, "weight 'much'"),

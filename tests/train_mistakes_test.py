@@ -23,6 +23,12 @@ _CASES = {
   "neither": (["--config.steps=0"], "give one of them"),
   "negative": (["--config.keep=0"], "keep is 0: use 1 or more"),
   "parts": (["--config.accumulation=3"], "batch_size 4 does not divide"),
+  "loss": (["--config.losses.tvd=1"], "did you mean 'tv'"),
+  # A loss that the file does not name.
+  "infinite": (
+    ["--config.losses.reverse_kl=1", "--config.sampling.top_k=5"],
+    "top_k = 5",
+  ),
   "schedule": (["--config.optimizer.schedule=sine"], "cosine, linear"),
   "rate": (["--config.optimizer.learning_rate=0"], "use more than 0"),
   "select": (["--config.evaluation.select=best"], "temperature_0"),

@@ -155,7 +155,9 @@ def weighted(spec: Mapping[str, Any]) -> Loss:
       more, or no weight above 0.
   """
   terms = [_term(name, value) for name, value in spec.items()]
-  if not any(weight for weight, _ in terms):
+  # What weighs nothing is not computed: 0 times infinity is no number.
+  terms = [(weight, function) for weight, function in terms if weight]
+  if not terms:
     raise ValueError(
       f"losses is {dict(spec)}: give at least one loss a weight above 0"
     )
@@ -165,6 +167,11 @@ def weighted(spec: Mapping[str, Any]) -> Loss:
     return functools.reduce(jnp.add, values)
 
   return loss
+
+
+def weight(value: Any) -> float:
+  """The weight that a value of a `weighted` spec stands for."""
+  return value.get("weight", 1.0) if isinstance(value, Mapping) else value
 
 
 def _term(name: str, value: Any) -> tuple[float, Loss]:

@@ -107,6 +107,8 @@ def complete(given: Any) -> ConfigDict:
     ("evaluation", _EVALUATION),
   ):
     config[name] = sections.complete(name, config[name], keys)
+  # All by name, so that an override can weigh what the file does not.
+  config.losses = {**dict.fromkeys(losses.NAMES, 0.0), **config.losses}
   kind = config.objective.get("type")
   named = plugins.arguments(plugins.find("objective", kind, OBJECTIVES))
   keys = {"type": (..., (str,)), **plugins.keys(named, PROVIDED)}
@@ -182,7 +184,7 @@ def _check_finite(config: ConfigDict) -> None:
     )
     if is_set
   ]
-  if "reverse_kl" in config.losses and leaves_out:
+  if losses.weight(config.losses.to_dict()["reverse_kl"]) and leaves_out:
     raise ValueError(
       f"losses.reverse_kl is infinite with {leaves_out[0]}, which leaves out "
       "tokens: use jsd"
