@@ -6,9 +6,9 @@
     --config=configs/drafter.py:eagle,runs/eagle3/drafter
 
 The argument is the type of the drafter and the folder that training left, or
-that somebody published: heads (`eagle`, `medusa`, `chained`, `block_parallel`)
-or a `draft_model`. It runs once with a fixed length, and once only where it is
-sure of a token and drafting pays (`gain`).
+that somebody published: heads (`eagle`, `medusa`, `chained`, `block_parallel`),
+a `draft_model`, or the adapter of an `early_exit`. It runs once with a fixed
+length, and once only where it is sure of a token and drafting pays (`gain`).
 """
 
 import pathlib
@@ -33,8 +33,13 @@ POLICIES = {
 def get_config(arg: str = "") -> ConfigDict:
   """The comparison; the argument is "TYPE,FOLDER"."""
   kind, _, folder = arg.partition(",")
-  key = "model" if kind == "draft_model" else "heads"
-  drafter = {"type": kind, key: folder, "length": LENGTH}
+  # An adapter knows the layers that it was trained behind.
+  named = {
+    "draft_model": {"model": folder},
+    "early_exit": {"adapter": folder, "layers": 0},
+  }
+  drafter = {"type": kind, "length": LENGTH}
+  drafter |= named.get(kind, {"heads": folder})
   config = runpy.run_path(str(BASE))["get_config"]().unlock()
   config.methods = {
     name: {

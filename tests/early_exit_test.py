@@ -96,6 +96,8 @@ class EarlyExitTest(parameterized.TestCase):
     saved_heads.save(adapter, own)
     drafter: Any = early_exit.early_exit(TARGET, 2, 4, str(own))
     self.assertEqual(drafter.adapter.config, ADAPTER.config)
+    known: Any = early_exit.early_exit(TARGET, 0, 4, str(own))
+    self.assertEqual(known.model.config, drafter.model.config)
     jax.tree.map(
       np.testing.assert_array_equal, drafter.adapter.params, adapter.params
     )
@@ -117,6 +119,8 @@ class EarlyExitTest(parameterized.TestCase):
   def test_refuses(self):
     with self.assertRaisesRegex(ValueError, "cannot keep 4 of 3 layers"):
       early_exit.early_exit(TARGET, 4, 2)
+    with self.assertRaisesRegex(ValueError, "cannot keep 0 of 3 layers"):
+      early_exit.early_exit(TARGET, 0, 2)
     with self.assertRaisesRegex(ValueError, "draft length 0 is no draft"):
       early_exit.early_exit(TARGET, 1, 0)
 

@@ -25,7 +25,8 @@ def early_exit(
 
   Args:
     target: the model that answers.
-    layers: how many of its layers draft.
+    layers: how many of its layers draft; 0 is what the adapter was trained
+      behind.
     length: tokens to draft at most.
     adapter: a folder with an `exit_adapter.ExitAdapter` that was trained for
       them, which `saved_heads.save` wrote; "" is none.
@@ -35,16 +36,16 @@ def early_exit(
       is none, or belongs to other layers or another target.
     FileNotFoundError: a file of the adapter is missing.
   """
-  model = target.truncate(layers)
   if not adapter:
-    return EarlyExit(model, length)
+    return EarlyExit(target.truncate(layers), length)
   loaded = saved_heads.load(adapter, target, exit_adapter.ExitAdapter)
+  layers = layers or loaded.config.exit_layer
   if loaded.config.exit_layer != layers:
     raise ValueError(
       f"adapter {adapter!r} was trained behind {loaded.config.exit_layer} "
       f"layers, not {layers}: use these, or another adapter"
     )
-  return EarlyExit(model, length, loaded)
+  return EarlyExit(target.truncate(layers), length, loaded)
 
 
 class EarlyExit(struct.PyTreeNode):
