@@ -52,6 +52,7 @@ class Laws(struct.PyTreeNode):
 
 Loss = Callable[[Laws], jax.Array]
 _NONE = -1e30  # the logarithm of what is 0, in sums that need numbers
+_TINY = 1e-30  # whose inverse, in gradients, is a number still
 
 
 def forward_kl(laws: Laws) -> jax.Array:
@@ -236,7 +237,9 @@ def _log_acceptance_coupled(laws):
   after = jnp.maximum(1 - jnp.cumsum(jnp.exp(log_p), axis=-1), 0)
   log_after = jnp.log(jnp.where(after > 0, after, 1))
   log_after = jnp.where(after > 0, log_after, _NONE)
-  log_upto = jax.lax.cumlogsumexp(log_q, axis=log_q.ndim - 1)
+  # Of probabilities: a running sum of logarithms takes longer than the sort.
+  # What is so small that it is cut off here has a p that is smaller still.
+  log_upto = jnp.log(jnp.maximum(jnp.cumsum(jnp.exp(log_q), axis=-1), _TINY))
   log_total = jnp.logaddexp(log_after + log_q, log_upto + log_p)
   terms = jnp.where(is_term, log_p + log_q - log_total, _NONE)
   return jax.nn.logsumexp(terms, axis=-1)
