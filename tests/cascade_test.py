@@ -83,6 +83,7 @@ class CascadeTest(parameterized.TestCase):
   def test_asks_no_further_where_nothing_is_kept(self):
     """And tries again; a model that is right goes on being asked."""
     none = empty.Empty(1)
+    plain = decoding.answers(decoding.run(TARGET, none))
     for pays, (right, wrong) in {
       0.0: ((1.0, 1.0), (1.0, 1.0)),
       0.3: ((1.0, 1.0), (0.05, 0.4)),
@@ -91,7 +92,9 @@ class CascadeTest(parameterized.TestCase):
         drafter = cascade.cascade(
           none, draft_model.DraftModel(model, 2), pays=pays
         )
-        stats = decoding.run(TARGET, drafter).stats
+        state = decoding.run(TARGET, drafter)
+        self.assertEqual(decoding.answers(state), plain)
+        stats = state.stats
         ends = np.asarray(stats.rounds)
         # The last round of a row may be cut short.
         asked = [row[: n - 1] > 0 for row, n in zip(stats.drafted, ends)]
@@ -113,7 +116,9 @@ class CascadeTest(parameterized.TestCase):
     else:
       second = draft_heads.drafter(kind, target)
     drafter = cascade.cascade(
-      ngram.NGram(3, 3), cascade.cascade(suffix.suffix(4, min_match=2), second)
+      ngram.NGram(3, 3),
+      # It rests and wakes up.
+      cascade.cascade(suffix.suffix(4, min_match=2), second, pays=0.5),
     )
     layers = draft_heads.FEATURE_LAYERS if kind == "eagle3" else ()
     self.assertEqual(drafter.feature_layers, layers)
@@ -134,10 +139,13 @@ class CascadeTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, r"reads the .* layers \(0, 1"):
       decoding.run(target.replace(feature_layers=()), drafter)
 
+  @parameterized.parameters(0.0, 0.5)
   @pytest.mark.slow
-  def test_contract(self):
+  def test_contract(self, pays):
     draft = draft_model.DraftModel(table.random(seed=1), 2)
-    testing.check_drafter(cascade.Cascade(ngram.NGram(3, 2, 3), draft))
+    testing.check_drafter(
+      cascade.cascade(ngram.NGram(3, 2, 3), draft, pays=pays)
+    )
 
   def test_refuses(self):
     draft = draft_model.DraftModel(TARGET, 2)

@@ -254,6 +254,16 @@ class AcceptanceTest(parameterized.TestCase):
         rtol=1e-5,
       )
 
+  def test_a_draft_that_has_no_mass_somewhere(self):
+    """q leaves out what p has: the draft says 0, the target 0 to 0.6."""
+    p = jnp.log(jnp.array([[0.6, 0.4, 0.0], [0.25, 0.25, 0.5]]))
+    q = jnp.log(jnp.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]))
+    laws = losses.Laws(p, q, jnp.zeros(2, jnp.int32))
+    wanted = [0.6, 2 / (1 + 1 + 2)]
+    np.testing.assert_allclose(
+      losses.acceptance_coupled(laws), wanted, rtol=1e-6
+    )
+
   def test_bounds(self):
     """(1 - TV) / (1 + TV) <= alpha_G <= 1 - TV (arXiv 2408.07978)."""
     laws = normal(8)

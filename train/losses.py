@@ -226,7 +226,8 @@ def _log_acceptance_coupled(laws):
   0 nearly all terms are 0 over what a sure draft leaves, which can be 1e-30.
   """
   is_term = jnp.minimum(laws.log_p, laws.log_q) > -jnp.inf
-  ratio = jnp.where(is_term, laws.log_p - laws.log_q, laws.log_p)
+  beyond = jnp.where(laws.log_p > -jnp.inf, jnp.inf, -jnp.inf)
+  ratio = jnp.where(is_term, laws.log_p - laws.log_q, beyond)
   order = jnp.argsort(jax.lax.stop_gradient(ratio), axis=-1)
   is_term, log_p, log_q = (
     jnp.take_along_axis(x, order, axis=-1)

@@ -19,10 +19,11 @@ import jax.numpy as jnp
 from specjax import types
 from specjax.trees import tree
 
-# Where nothing is known of the second drafter it is believed to bring so much
-# more than it must, as if so many rounds had shown it; what was seen fades.
-HOPE = 1.4
+# Of a second drafter that nothing is known of it is believed that it brings so
+# much more than it must, as if that many rounds had shown it.
+_HOPE = 1.4
 _ROUNDS = 8.0
+# Share of what was seen that a round leaves.
 _MEMORY = 0.98
 
 
@@ -113,6 +114,14 @@ class Cascade(struct.PyTreeNode):
     )
     return self.replace(first=first, second=second)
 
+  def tireless(self) -> "Cascade":
+    """The same, whose second drafter is always asked: for timing."""
+    first, second = (
+      part.tireless() if hasattr(part, "tireless") else part
+      for part in (self.first, self.second)
+    )
+    return self.replace(first=first, second=second, pays=0.0)
+
   def init(self, batch: int, capacity: int) -> tuple[Any, Any, Trial]:
     none = jnp.zeros((batch,), jnp.float32)
     return (
@@ -172,13 +181,13 @@ class Cascade(struct.PyTreeNode):
 
   def _is_worth(self, trial):
     """[B] whether the second, asked, seems to bring what it must."""
-    hope = HOPE * self.pays * _ROUNDS
+    hope = _HOPE * self.pays * _ROUNDS
     return (hope + trial.brought) / (_ROUNDS + trial.asked) >= self.pays
 
 
 def _learn(trial: Trial, acceptance: types.Acceptance) -> Trial:
   """With what a round kept; rows that ran none stay as they are."""
-  more = trial.asking * jnp.ones(())
+  more = trial.asking.astype(jnp.float32)
   seen = Trial(
     _MEMORY * trial.asked + more,
     _MEMORY * trial.brought + more * acceptance.accepted,
