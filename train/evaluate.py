@@ -5,14 +5,14 @@
   python -m train.evaluate --workdir=DIR [--data=PATH ...] [--limit=TOKENS] \
     [--out=FILE] [--config.key=value ...]
 
-DIR is a folder of `train.run`; its best checkpoint is judged, and beside it the
-draft before training. Without --data they are judged on the conversations that
-the run held out. Prints a table and writes evaluation.json into DIR, or FILE:
-acceptance at temperature 0, at 1 and as served, by position, with and without
-answers that loop, each with its interval, see `train.acceptance`. An override
-judges under something else than what was trained, such as
---config.sampling.temperature=0.7 or --config.data.width=1024. A mistake is one
-line and exit status 2.
+DIR is a folder of `train.run`; its best checkpoint is judged, and beside it an
+untrained draft ("before", whatever `init_from` the run began with). Without
+--data they are judged on the conversations that the run held out. Prints a
+table and writes evaluation.json into DIR, or FILE: acceptance at temperature 0,
+at 1 and as served, by position, with and without answers that loop, each with
+its interval, see `train.acceptance`. An override judges under something else
+than what was trained, such as --config.sampling.temperature=0.7 or
+--config.data.width=1024. A mistake is one line and exit status 2.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def run(argv: Sequence[str]) -> None:
 
 
 def _held_out(given: Sequence[str] | None, config) -> list[str]:
-  """Sources of conversations; none of them was trained on."""
+  """Sources of conversations; none of them is a file that was trained on."""
   from train import conversations
 
   listed = conversations.listed
@@ -93,7 +93,7 @@ def _held_out(given: Sequence[str] | None, config) -> list[str]:
 def evaluation(
   found: Any, config: Any, paths: Sequence[str], limit: int
 ) -> dict[str, Any]:
-  """Judges a draft, and the one that training began with.
+  """Judges a draft, and an untrained one.
 
   Args:
     found: `trained.Trained`.

@@ -5,8 +5,8 @@
 The target is frozen, so a second epoch, or a second run on the same
 conversations, need not ask it again. A slot takes 2 (D + F) + 8 bytes: float16
 for what a network reads, whole numbers and float32 for the law's own. A folder
-is bound to its target, conversations and temperature; it serves every drafter,
-and is made anew where one reads a layer that it lacks.
+is bound to its target, conversations, width and temperature; it serves every
+drafter, and is made anew where one reads a layer that it lacks.
 
 Axis letters: B rows, S slots, N tokens of all conversations, D model width,
 F features width.

@@ -79,8 +79,11 @@ def read(
 
 
 def digest(asked: Sequence[Questions]) -> str:
-  """SHA-256 of what is asked, in its order: equal for the same training set."""
-  told = [[q.id, q.turns] for q in asked]
+  """SHA-256 of what is asked: equal for the same training set.
+
+  The number of a conversation counts too: it picks temperature and stream.
+  """
+  told = [[q.id, q.index, q.turns] for q in asked]
   text = json.dumps(told, ensure_ascii=False, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()
 

@@ -6,8 +6,8 @@
     [--config.key=value ...]
 
 DIR gets config.json, metrics.jsonl, checkpoints/, and when it ends drafter/, a
-folder that drafters load by its path (`heads` or `model` in a config of
-`specjax.run`), and summary.json. The same command continues a run that was
+folder that drafters load by its path (`heads`, `model` or `adapter` in a config
+of `specjax.run`), and summary.json. The same command continues a run that was
 stopped or killed. A mistake is one line and exit status 2.
 """
 

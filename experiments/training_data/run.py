@@ -6,8 +6,8 @@
     --answers=runs/answers --workdir=runs/data
 
 trains one draft model three times with equal steps and equally many tokens of
-answers to the same questions: the text of the recorded answers, the text of the
-target's own answers, and the target's laws along its own answers. Writes
+answers to questions in one order: the text of the recorded answers, the text of
+the target's own answers, and the target's laws along its own answers. Writes
 data.json: acceptance on held-out answers of the target. The same command goes
 on where it was stopped.
 """
@@ -36,14 +36,13 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
   flags = parser.parse_args(argv)
   folder, answers = pathlib.Path(flags.workdir), pathlib.Path(flags.answers)
   folder.mkdir(parents=True, exist_ok=True)
-  if not (folder / "original.jsonl").exists():
-    write_texts(folder, pathlib.Path(flags.conversations), answers)
+  write_texts(folder, pathlib.Path(flags.conversations), answers)
   rows = []
   for whose, taught in ROWS:
     own = folder / f"{whose}-{taught}"
     config = f"{CONFIG}:{folder},{whose},{taught}"
     status = run.main([f"--config={config}", f"--workdir={own}"])
-    if status:
+    if status or not (own / "summary.json").exists():  # Refused, or stopped.
       raise SystemExit(status)
     after = json.loads((own / "summary.json").read_text())["after"]
     rows.append(
@@ -68,24 +67,33 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 def write_texts(
   folder: pathlib.Path, conversations: pathlib.Path, answers: pathlib.Path
 ) -> None:
-  """The same questions with both answers, in the order of the target's."""
+  """The same questions with both answers, in the order of the target's.
+
+  Raises:
+    SystemExit: the answers are to other conversations, or others than those
+      that the folder was begun with.
+  """
   recorded = dict(_first_answers(conversations))
   asked = [
     line
     for line in _lines(answers / "train" / "answers.jsonl")
     if line["turn"] == 0 and line["id"] in recorded
   ]
+  if not asked:
+    raise SystemExit(f"{answers} has no answer to {conversations}")
   held_out = _lines(answers / "validation" / "answers.jsonl")
   for name, lines in (
     ("regenerated", asked),
     ("validation", held_out),
-    # The last: where it is, all are.
     ("original", [recorded[line["id"]] for line in asked]),
   ):
     text = "".join(json.dumps(line) + "\n" for line in lines)
+    path = folder / f"{name}.jsonl"
+    if path.exists() and path.read_text() != text:
+      raise SystemExit(f"{path} has other texts: name a new --workdir")
     half = folder / f"{name}.new"
     half.write_text(text)
-    half.replace(folder / f"{name}.jsonl")
+    half.replace(path)
 
 
 def _first_answers(path: pathlib.Path):

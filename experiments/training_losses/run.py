@@ -66,7 +66,7 @@ def _trained(
   own = folder / f"{loss}-{temperature}-{seed}"
   config = f"{CONFIG}:{answers},{loss},{temperature},{seed}"
   status = run.main([f"--config={config}", f"--workdir={own}"])
-  if status:
+  if status or not (own / "summary.json").exists():  # Refused, or stopped.
     raise SystemExit(status)
   return json.loads((own / "summary.json").read_text())["after"]
 
