@@ -1,21 +1,25 @@
 # Copyright 2026 The specjax Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A draft model taught in one of three ways: a row of the table of `run`."""
+"""A draft taught in one of three ways: a row of the table of `run`."""
 
 from ml_collections import ConfigDict
 
 LOSSES = {"text": "cross_entropy", "laws": "forward_kl"}
-STEPS = 300
+DRAFTS = {
+  "medusa": {"num_heads": 1, "num_layers": 1},
+  "draft_model": {"num_layers": 1, "mlp_dim": 1152},
+}
+STEPS = 600
 TOKENS = 100_000  # of answers
 
 
 def get_config(arg: str) -> ConfigDict:
-  """The argument is the folder of `run`, whose answers, and what is taught."""
-  folder, answers, taught = arg.split(",")
+  """The argument: folder of `run`, draft, whose answers, what is taught."""
+  folder, draft, answers, taught = arg.split(",")
   return ConfigDict(
     {
       "target": "smollm2-135m-instruct-q4_1",
-      "objective": {"type": "draft_model", "num_layers": 1, "mlp_dim": 1152},
+      "objective": {"type": draft, **DRAFTS[draft]},
       "losses": {LOSSES[taught]: 1.0},
       "data": {
         "train": f"{folder}/{answers}.jsonl",
@@ -23,6 +27,8 @@ def get_config(arg: str) -> ConfigDict:
         "features": f"{folder}/features-{answers}",
         "limit": TOKENS,
         "width": 384,
+        # A draft model has its target's vocabulary.
+        "draft_vocab": 4096 if draft == "medusa" else 0,
       },
       "optimizer": {"learning_rate": 1e-3, "warmup": 0.05},
       "evaluation": {"every": 1_000_000, "depth": 1, "limit": 10_000},

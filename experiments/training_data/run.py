@@ -5,14 +5,15 @@
   python -m experiments.training_data.run --conversations=FILE \
     --answers=runs/answers --workdir=runs/data
 
-trains one draft model three times with equal steps and equally many tokens of
-answers to questions in one order: the text of the recorded answers, the text of
-the target's own answers, and the target's laws along its own answers. Writes
-data.json: acceptance on held-out answers of the target. The same command goes
-on where it was stopped.
+trains a head and a draft model, each three times with equal steps and equally
+many tokens of answers to questions in one order: the text of the recorded
+answers, the text of the target's own answers, and the target's laws along its
+own answers. Writes data.json: acceptance on held-out answers of the target. The
+same command goes on where it was stopped; `--drafts` trains one of them alone.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 from typing import Any
@@ -24,6 +25,7 @@ from train import run
 
 CONFIG = "experiments/training_data/config.py"
 ROWS = (("original", "text"), ("regenerated", "text"), ("regenerated", "laws"))
+SHOWN = ("draft", "answers", "taught")
 JUDGED = ("temperature_0", "temperature_1")
 
 
@@ -33,20 +35,22 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
   parser.add_argument("--conversations", required=True)
   parser.add_argument("--answers", default="runs/answers")
   parser.add_argument("--workdir", default="runs/data")
+  parser.add_argument("--drafts", nargs="+", default=["medusa", "draft_model"])
   flags = parser.parse_args(argv)
   folder, answers = pathlib.Path(flags.workdir), pathlib.Path(flags.answers)
   folder.mkdir(parents=True, exist_ok=True)
   write_texts(folder, pathlib.Path(flags.conversations), answers)
   rows = []
-  for whose, taught in ROWS:
-    own = folder / f"{whose}-{taught}"
-    config = f"{CONFIG}:{folder},{whose},{taught}"
+  for draft, (whose, taught) in itertools.product(flags.drafts, ROWS):
+    own = folder / f"{draft}-{whose}-{taught}"
+    config = f"{CONFIG}:{folder},{draft},{whose},{taught}"
     status = run.main([f"--config={config}", f"--workdir={own}"])
     if status or not (own / "summary.json").exists():  # Refused, or stopped.
       raise SystemExit(status)
     after = json.loads((own / "summary.json").read_text())["after"]
     rows.append(
       {
+        "draft": draft,
         "answers": whose,
         "taught": taught,
         **{name: after[name]["alpha"] for name in JUDGED},
@@ -55,9 +59,9 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     )
     (folder / "data.json").write_text(json.dumps(rows, indent=2) + "\n")
   report.show_table(
-    ("answers", "taught", "alpha at 0", "alpha at 1"),
+    (*SHOWN, "alpha at 0", "alpha at 1"),
     [
-      (row["answers"], row["taught"], *(f"{row[n]:.3f}" for n in JUDGED))
+      (*(row[n] for n in SHOWN), *(f"{row[n]:.3f}" for n in JUDGED))
       for row in rows
     ],
   )
