@@ -5,21 +5,22 @@
 from ml_collections import ConfigDict
 
 LOSSES = {"text": "cross_entropy", "laws": "forward_kl"}
+# Sizes and steps: one of a draft model takes five times as long.
 DRAFTS = {
-  "medusa": {"num_heads": 1, "num_layers": 1},
-  "draft_model": {"num_layers": 1, "mlp_dim": 1152},
+  "medusa": ({"num_heads": 1, "num_layers": 1}, 600),
+  "draft_model": ({"num_layers": 1, "mlp_dim": 1152}, 300),
 }
-STEPS = 600
 TOKENS = 100_000  # of answers
 
 
 def get_config(arg: str) -> ConfigDict:
   """The argument: folder of `run`, draft, whose answers, what is taught."""
   folder, draft, answers, taught = arg.split(",")
+  sizes, steps = DRAFTS[draft]
   return ConfigDict(
     {
       "target": "smollm2-135m-instruct-q4_1",
-      "objective": {"type": draft, **DRAFTS[draft]},
+      "objective": {"type": draft, **sizes},
       "losses": {LOSSES[taught]: 1.0},
       "data": {
         "train": f"{folder}/{answers}.jsonl",
@@ -32,7 +33,7 @@ def get_config(arg: str) -> ConfigDict:
       },
       "optimizer": {"learning_rate": 1e-3, "warmup": 0.05},
       "evaluation": {"every": 1_000_000, "depth": 1, "limit": 10_000},
-      "steps": STEPS,
+      "steps": steps,
       "batch_size": 8,
       "tensorboard": False,
     }
