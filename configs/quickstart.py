@@ -27,16 +27,13 @@ HEADS = pathlib.Path(__file__).parent / "drafters" / "smollm2" / "eagle3"
 LOOKUP = {"type": "ngram", "length": 7, "max_n": 3}
 EAGLE = {"type": "eagle", "heads": str(HEADS), "length": 3}
 GAIN = {"type": "expected_gain", "least": 0.3, "weight": 2.0}
-BOTH = {
-  "type": "cascade",
-  "first": LOOKUP | {"min_n": 2},
-  "second": EAGLE,
-  "pays": 0.25,
-}
 METHODS = {
   "lookup": (LOOKUP, {"type": "fixed"}),
   "eagle3_gain": (EAGLE, GAIN | {"widths": (0, 1)}),
-  "both_gain": (BOTH, GAIN),
+  "both_gain": (
+    {"type": "cascade", "first": LOOKUP | {"min_n": 2}, "second": EAGLE},
+    GAIN,
+  ),
 }
 
 CODE_EDIT = """\

@@ -74,7 +74,7 @@ DRAFTERS: dict[str, Any] = {
   "chained": lambda: draft_heads.drafter("hydra", TARGET),
   "block_parallel": lambda: draft_heads.drafter("block_parallel", TARGET),
   "cascade": lambda: cascade.cascade(
-    ngram.NGram(5, 2, 4), draft_model.DraftModel(DRAFT, 3), pays=0.5
+    ngram.NGram(5, 2, 4), draft_model.DraftModel(DRAFT, 3)
   ),
   "early_exit": lambda: early_exit.early_exit(TARGET, 1, 4),
   "cross_vocabulary": lambda: draft_model.DraftModel(shared_half(), 4),

@@ -80,29 +80,6 @@ class CascadeTest(parameterized.TestCase):
     self.assertGreater(int(models.sum()), 3)
     np.testing.assert_array_equal(accepted[models], drafted[models])
 
-  def test_asks_no_further_where_nothing_is_kept(self):
-    """And tries again; a model that is right goes on being asked."""
-    none = empty.Empty(1)
-    plain = decoding.answers(decoding.run(TARGET, none))
-    for pays, (right, wrong) in {
-      0.0: ((1.0, 1.0), (1.0, 1.0)),
-      0.3: ((1.0, 1.0), (0.05, 0.4)),
-    }.items():
-      for model, share in ((TARGET, right), (toys.tiny(5), wrong)):
-        drafter = cascade.cascade(
-          none, draft_model.DraftModel(model, 2), pays=pays
-        )
-        state = decoding.run(TARGET, drafter)
-        self.assertEqual(decoding.answers(state), plain)
-        stats = state.stats
-        ends = np.asarray(stats.rounds)
-        # The last round of a row may be cut short.
-        asked = [row[: n - 1] > 0 for row, n in zip(stats.drafted, ends)]
-        for row in asked:
-          self.assertBetween(row.mean(), *share)
-        if share[0] < 1:
-          self.assertTrue(all(row[0] and row[10:].any() for row in asked))
-
   @parameterized.parameters("eagle3", "mtp", "early_exit")
   @pytest.mark.slow
   def test_who_comes_second(self, kind):
@@ -116,9 +93,7 @@ class CascadeTest(parameterized.TestCase):
     else:
       second = draft_heads.drafter(kind, target)
     drafter = cascade.cascade(
-      ngram.NGram(3, 3),
-      # It rests and wakes up.
-      cascade.cascade(suffix.suffix(4, min_match=2), second, pays=0.5),
+      ngram.NGram(3, 3), cascade.cascade(suffix.suffix(4, min_match=2), second)
     )
     layers = draft_heads.FEATURE_LAYERS if kind == "eagle3" else ()
     self.assertEqual(drafter.feature_layers, layers)
@@ -139,13 +114,10 @@ class CascadeTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, r"reads the .* layers \(0, 1"):
       decoding.run(target.replace(feature_layers=()), drafter)
 
-  @parameterized.parameters(0.0, 0.5)
   @pytest.mark.slow
-  def test_contract(self, pays):
+  def test_contract(self):
     draft = draft_model.DraftModel(table.random(seed=1), 2)
-    testing.check_drafter(
-      cascade.cascade(ngram.NGram(3, 2, 3), draft, pays=pays)
-    )
+    testing.check_drafter(cascade.Cascade(ngram.NGram(3, 2, 3), draft))
 
   def test_refuses(self):
     draft = draft_model.DraftModel(TARGET, 2)
@@ -158,8 +130,6 @@ class CascadeTest(parameterized.TestCase):
       decoding.run(TARGET, cascade.Cascade(ngram.NGram(2), tree))
     with self.assertRaisesRegex(ValueError, "least is 0: use 1"):
       cascade.cascade(ngram.NGram(2), draft, least=0)
-    with self.assertRaisesRegex(ValueError, "pays is -1: use 0"):
-      cascade.cascade(ngram.NGram(2), draft, pays=-1)
     head = draft_heads.drafter("eagle3", TARGET)
     other = head.replace(
       head=head.head.replace(

@@ -9,8 +9,7 @@ FOLDER has the drafters, those of configs/drafters/smollm2 unless it is given.
 Prompts, tokens and runs are those of `spec_bench_small`. `eagle3` with a fixed
 length shows what a head keeps; in `gain` it stops where it is not sure, and
 drafts only where that pays. In `lookup_eagle3_gain` the head drafts where
-nothing can be copied, as long as it keeps enough there (`PAYS`); `lookup_gain`
-is the same without it.
+nothing can be copied; `lookup_gain` is the same without it.
 """
 
 import pathlib
@@ -24,9 +23,6 @@ BASE = HERE / "spec_bench_small.py"
 SHIPPED = HERE.parent / "drafters" / "smollm2"
 LENGTH = 3
 GAIN = {"type": "expected_gain", "least": 0.3, "weight": 2.0}
-# Tokens that asking the head must bring: its steps and the wider pass cost
-# about a quarter of a plain round.
-PAYS = 0.25
 
 
 def methods(folder: pathlib.Path) -> dict[str, tuple[dict, dict]]:
@@ -38,7 +34,7 @@ def methods(folder: pathlib.Path) -> dict[str, tuple[dict, dict]]:
   }
   eagle = head("eagle", "eagle3")
   lookup = {"type": "ngram", "length": 7, "min_n": 2, "max_n": 3}
-  both = {"type": "cascade", "first": lookup, "second": eagle, "pays": PAYS}
+  both = {"type": "cascade", "first": lookup, "second": eagle}
   return {
     "eagle3": (eagle, {"type": "fixed"}),
     "eagle3_gain": (eagle, GAIN | {"widths": (0, 1)}),

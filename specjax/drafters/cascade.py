@@ -3,8 +3,7 @@
 """Cascade: copy where something can be copied, ask a model elsewhere.
 
 The choice is made row by row: rows that the first drafter serves ask nothing of
-the second, which costs nothing in rounds where no row needs it. Nor do rows in
-which the second brought too little lately, until they try it again.
+the second, which costs nothing in rounds where no row needs it.
 
 Axis letters: B batch, T drafted tokens, V vocabulary.
 """
@@ -19,44 +18,24 @@ import jax.numpy as jnp
 from specjax import types
 from specjax.trees import tree
 
-# Of a second drafter that nothing is known of it is believed that it brings so
-# much more than it must, as if that many rounds had shown it.
-_HOPE = 1.4
-_ROUNDS = 8.0
-# Share of what was seen that a round leaves.
-_MEMORY = 0.98
-
 
 def cascade(
-  first: types.Drafter,
-  second: types.Drafter,
-  least: int = 1,
-  pays: float = 0.0,
+  first: types.Drafter, second: types.Drafter, least: int = 1
 ) -> "Cascade":
   """A `Cascade` of two drafters; see there.
 
   Raises:
     ValueError: one of them drafts trees, they read other layers of the target,
-      `least` is no number of tokens to find, or `pays` is below 0.
+      or `least` is no number of tokens to find.
   """
   for part in (first, second):
     if part.max_depth != part.num_nodes:
       raise ValueError(_no_chain(part))
   if least < 1:
     raise ValueError(f"cascade least is {least}: use 1 or more")
-  if not pays >= 0:
-    raise ValueError(f"cascade pays is {pays}: use 0 or more")
-  made = Cascade(first, second, least, pays)
+  made = Cascade(first, second, least)
   _ = made.feature_layers  # Refuses what cannot be read together.
   return made
-
-
-class Trial(struct.PyTreeNode):
-  """What a row has seen of the second drafter; it fades."""
-
-  asked: jax.Array  # [B] float32 rounds that asked it
-  brought: jax.Array  # [B] float32 tokens kept in them
-  asking: jax.Array  # [B] bool: the round that runs is one of them
 
 
 class Cascade(struct.PyTreeNode):
@@ -70,14 +49,11 @@ class Cascade(struct.PyTreeNode):
     first: drafts chains without laws, such as lookup.
     second: drafts chains, with laws or without.
     least: tokens the first must find to be taken.
-    pays: drafted tokens that a round which asks the second must keep on average
-      to ask on: what asking and verifying cost, in plain rounds. 0 always asks.
   """
 
   first: types.Drafter
   second: types.Drafter
   least: int = struct.field(pytree_node=False, default=1)
-  pays: float | jax.Array = 0.0
 
   @property
   def num_nodes(self) -> int:
@@ -114,38 +90,24 @@ class Cascade(struct.PyTreeNode):
     )
     return self.replace(first=first, second=second)
 
-  def tireless(self) -> "Cascade":
-    """The same, whose second drafter is always asked: for timing."""
-    first, second = (
-      part.tireless() if hasattr(part, "tireless") else part
-      for part in (self.first, self.second)
-    )
-    return self.replace(first=first, second=second, pays=0.0)
-
-  def init(self, batch: int, capacity: int) -> tuple[Any, Any, Trial]:
-    none = jnp.zeros((batch,), jnp.float32)
+  def init(self, batch: int, capacity: int) -> tuple[Any, Any]:
     return (
       self.first.init(batch, capacity),
       self.second.init(batch, capacity),
-      Trial(none, none, jnp.zeros((batch,), bool)),
     )
 
   def observe(
-    self,
-    state: tuple[Any, Any, Trial],
-    block: types.Block,
-    view: types.View | None,
-  ) -> tuple[Any, Any, Trial]:
-    first, second, trial = state
+    self, state: tuple[Any, Any], block: types.Block, view: types.View | None
+  ) -> tuple[Any, Any]:
+    first, second = state
     return (
       self.first.observe(first, block, view),
       self.second.observe(second, block, view),
-      trial if view is None else _learn(trial, view.acceptance),
     )
 
   def propose(
-    self, state: tuple[Any, Any, Trial], context: types.Context
-  ) -> tuple[types.Draft, tuple[Any, Any, Trial], types.KVCache]:
+    self, state: tuple[Any, Any], context: types.Context
+  ) -> tuple[types.Draft, tuple[Any, Any], types.KVCache]:
     """A chain [B, T]; laws where the second has them.
 
     Raises:
@@ -158,10 +120,7 @@ class Cascade(struct.PyTreeNode):
         "cascade, behind a drafter that copies"
       )
     copies = copied.count >= self.least
-    left = jnp.where(
-      copies | ~self._is_worth(state[2]), 0, context.draft_length
-    )
-    trial = state[2].replace(asking=left > 0)
+    left = jnp.where(copies, 0, context.draft_length)
     drawn, second, cache = self.second.propose(
       state[1], context.replace(cache=cache, draft_length=left)
     )
@@ -177,24 +136,7 @@ class Cascade(struct.PyTreeNode):
       lambda a, b: jnp.where(copies.reshape(-1, *[1] * (a.ndim - 1)), a, b),
       *wide,
     )
-    return draft, (first, second, trial), cache
-
-  def _is_worth(self, trial):
-    """[B] whether the second, asked, seems to bring what it must."""
-    hope = _HOPE * self.pays * _ROUNDS
-    return (hope + trial.brought) / (_ROUNDS + trial.asked) >= self.pays
-
-
-def _learn(trial: Trial, acceptance: types.Acceptance) -> Trial:
-  """With what a round kept; rows that ran none stay as they are."""
-  more = trial.asking.astype(jnp.float32)
-  seen = Trial(
-    _MEMORY * trial.asked + more,
-    _MEMORY * trial.brought + more * acceptance.accepted,
-    jnp.zeros_like(trial.asking),
-  )
-  ran = acceptance.count > 0
-  return jax.tree.map(lambda new, old: jnp.where(ran, new, old), seen, trial)
+    return draft, (first, second), cache
 
 
 def _no_chain(drafter: types.Drafter) -> str:

@@ -120,8 +120,7 @@ def outside_seconds(
   Drafters with laws draft what is asked. Those that copy search as long whether
   they find something or not, and are taken to find as much as is asked. In such
   a text no words stand twice, as far as the vocabulary allows it: a cascade
-  finds nothing to copy and asks its second drafter, the dear one, which does
-  not rest (`tireless`) though nothing is kept.
+  finds nothing to copy and asks its second drafter, the dear one.
 
   Raises:
     ValueError: a drafter with laws drafts nothing, as beyond its positions.
@@ -153,8 +152,6 @@ def outside_seconds(
 def _begin(target, drafter, batch, context):
   """Target, drafter and rule of timed rounds, a state with a prompt, a stop."""
   target = decode.with_features(target, drafter)
-  if hasattr(drafter, "tireless"):
-    drafter = drafter.tireless()
   limit = (drafter.max_depth + 1) * (_CALLS + 1)
   capacity = _capacity(context + limit + drafter.num_nodes + 1)
   text = _words(target.num_tokens, batch, capacity)
