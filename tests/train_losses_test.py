@@ -255,7 +255,7 @@ class AcceptanceTest(parameterized.TestCase):
       )
 
   def test_a_draft_that_has_no_mass_somewhere(self):
-    """q leaves out what p has: the draft says 0, the target 0 to 0.6."""
+    """By the formula: tokens that p alone has lengthen the sums, no more."""
     p = jnp.log(jnp.array([[0.6, 0.4, 0.0], [0.25, 0.25, 0.5]]))
     q = jnp.log(jnp.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]))
     laws = losses.Laws(p, q, jnp.zeros(2, jnp.int32))

@@ -5,7 +5,7 @@
 from ml_collections import ConfigDict
 
 LOSSES = {"text": "cross_entropy", "laws": "forward_kl"}
-# Sizes and steps: one of a draft model takes five times as long.
+# Sizes and steps: one of a draft model takes ten times as long.
 DRAFTS = {
   "medusa": ({"num_heads": 1, "num_layers": 1}, 600),
   "draft_model": ({"num_layers": 1, "mlp_dim": 1152}, 300),
