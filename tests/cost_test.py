@@ -80,8 +80,9 @@ class MeasureTest(parameterized.TestCase):
     # It drafted for one token, of which nothing came.
     self.assertAlmostEqual(costs.idle(1, 8), 1.1)
 
-  def test_rounds_of_a_tree(self):
-    """All of its nodes are verified, however deep the draft; or none."""
+  @parameterized.parameters(((1, 0), (1, 7, 7)), ((3, 0), (1, 4, 7)))
+  def test_rounds_of_a_tree(self, widths, slots):
+    """All nodes of its depth are verified, in the program that holds them."""
     table = calibration.CostTable((1,), (1, 7), (8,), np.ones((1, 2, 1)))
     drafter = tree_draft_model.static_tree(toys.cycle(16), (2, 2))
     with (
@@ -90,8 +91,8 @@ class MeasureTest(parameterized.TestCase):
         calibration, "outside_seconds", return_value=np.zeros(3)
       ),
     ):
-      costs = cost.measure(toys.cycle(16), drafter, (1, 0), [1], [8])
-    self.assertEqual(costs.slots, (1, 7, 7))
+      costs = cost.measure(toys.cycle(16), drafter, widths, [1], [8])
+    self.assertEqual(costs.slots, slots)
 
   def test_widths_are_checked_before_anything_is_timed(self):
     with self.assertRaisesRegex(ValueError, r"widths \(0, 1, 2\): a policy"):

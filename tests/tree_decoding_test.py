@@ -181,6 +181,18 @@ class TreeDecodingTest(parameterized.TestCase):
     if depth:
       self.assertGreater(int(state.stats.accepted.sum()), 0)
 
+  def test_rounds_of_several_widths(self):
+    """A tree of depth 1 has 4 nodes, of depth 2 nine: programs of their own."""
+    table = [[0, 0, 0], [1, 0, 1], [3, 1, 2], [1, 1, 1], [2, 2, 0]]
+    wide = run(DRAFTER, policy=decoding.Scheduled.of(table))
+    narrow = run(DRAFTER, policy=decoding.Scheduled.of(table, widths=(0, 4)))
+    self.assertEqual(decoding.answers(narrow), decoding.answers(plain()))
+    for name in ("emitted", "drafted", "accepted", "rejected"):
+      np.testing.assert_array_equal(
+        getattr(narrow.stats, name), getattr(wide.stats, name)
+      )
+    self.assertGreater(int(narrow.stats.accepted.sum()), 0)
+
   def test_cache_after_commits_is_that_of_a_fresh_forward(self):
     state = run(DRAFTER)
     length = int(state.lengths.max())

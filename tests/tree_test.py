@@ -202,6 +202,39 @@ class TruncateTest(parameterized.TestCase):
     np.testing.assert_array_equal(cut.count, [2, 0])
     self.assertIs(tree.narrow(chain, 4), chain)
 
+  @parameterized.parameters(0, 1, 4, 6)
+  def test_a_narrow_tree_keeps_what_the_tree_keeps(self, nodes):
+    parents = jnp.array([[0, 0, 0, 1, 1, 4]] * 3)
+    tokens = jnp.array([[1, 2, 3, 4, 5, 6]] * 3)
+    count = jnp.minimum(jnp.array([6, 4, 3]), nodes)
+    wide = types.Draft(tokens, parents, None, count, max_depth=3)
+    cut = tree.narrow(wide, nodes)
+    self.assertEqual(cut.tokens.shape, (3, nodes))
+    self.assertEqual(cut.is_chain, nodes < 2)
+    depth, ancestors = tree.layout(cut)
+    for given, whole in zip((depth, ancestors), tree.layout(wide)):
+      within = (slice(None), *[slice(nodes + 1)] * (given.ndim - 1))
+      np.testing.assert_array_equal(given, whole[within])
+    kept = [tree.accept(draft, count, jnp.full(3, 9)) for draft in (cut, wide)]
+    for name in ("count", "accepted", "rejected"):
+      np.testing.assert_array_equal(*(getattr(k, name) for k in kept))
+    for row, count in enumerate(kept[0].count):
+      for name in ("path", "tokens"):
+        np.testing.assert_array_equal(
+          *(getattr(k, name)[row, :count] for k in kept)
+        )
+
+  def test_widths(self):
+    """Of a tree only nodes that cannot be taken for a chain."""
+    rows = jnp.zeros((1, 6), jnp.int32)
+    widths = lambda depth, wanted: tree.widths(
+      types.Draft(rows, rows, None, jnp.zeros(1, jnp.int32), depth), wanted
+    )
+    self.assertEqual(widths(3, (4, 0)), [0, 4, 6])
+    self.assertEqual(widths(3, (1, 3)), [1, 6])
+    self.assertEqual(widths(3, (2, 6)), [6])
+    self.assertEqual(widths(6, (2, 3)), [2, 3, 6])
+
 
 class AcceptTest(parameterized.TestCase):
   def test_paths_of_a_tree(self):

@@ -65,8 +65,8 @@ def measure(
 ) -> Costs:
   """Times target and drafter; `widths` are node counts, as policies have them.
 
-  Of a tree all nodes are taken to be verified unless nothing is drafted. What
-  is outside the target's pass is timed with the largest batch and the shortest
+  Of a tree all nodes that its plan can give are taken to be verified. What is
+  outside the target's pass is timed with the largest batch and the shortest
   context. For a drafter that finds less than is asked, a round costs less than
   it says here: a cascade's is that of a draft of its second drafter, verified
   at the width of what the first may copy.
@@ -76,8 +76,7 @@ def measure(
   """
   policy.check_widths(widths)
   depth, nodes = drafter.max_depth, drafter.num_nodes
-  chain = depth == nodes
-  needed = range(nodes + 1) if chain else [0, *[nodes] * depth]
+  needed = [_most_nodes(drafter, d) for d in range(depth + 1)]
   rows = jnp.zeros((1, nodes), jnp.int32)
   draft = types.Draft(rows, rows, None, jnp.zeros((1,), jnp.int32), depth)
   programs = tree.widths(draft, widths)
@@ -89,6 +88,16 @@ def measure(
     ),
     tuple(slots),
   )
+
+
+def _most_nodes(drafter, depth):
+  """Of a draft that is cut to `depth`."""
+  if drafter.max_depth == drafter.num_nodes:
+    return depth
+  plan = getattr(drafter, "plan", None)
+  if plan is None:  # Nothing is known of its shape.
+    return drafter.num_nodes if depth else 0
+  return plan.within(depth)
 
 
 def expected_gain(

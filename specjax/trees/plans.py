@@ -54,6 +54,9 @@ class Plan(Protocol):
   @property
   def beta(self) -> float: ...
 
+  def within(self, depth: int) -> int:
+    """The most nodes of a draft that is cut to `depth`."""
+
   def expanded(self, scores: jax.Array, level: jax.Array) -> jax.Array:
     """[B, F] nodes of a level, ascending; N for none."""
 
@@ -115,6 +118,9 @@ class Static:
   @functools.cached_property
   def width(self) -> int:
     return max(map(len, self._levels), default=1)
+
+  def within(self, depth: int) -> int:
+    return sum(d <= depth for d in self.shape.depths)
 
   def expanded(self, scores: jax.Array, level: jax.Array) -> jax.Array:
     table = np.full((len(self._levels), self.width), scores.shape[1])
@@ -199,6 +205,9 @@ class Dynamic:
   @property
   def max_depth(self) -> int:
     return self.depth
+
+  def within(self, depth: int) -> int:
+    return min(self.nodes, int(np.sum(depths(self) <= depth)))
 
   def expanded(self, scores: jax.Array, level: jax.Array) -> jax.Array:
     is_level = jnp.asarray(depths(self)) == level

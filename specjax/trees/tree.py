@@ -224,8 +224,8 @@ def truncate(draft: types.Draft, length: jax.Array) -> types.Draft:
 def narrow(draft: types.Draft, nodes: int) -> types.Draft:
   """The first `nodes` slots alone, for rounds whose count fits them.
 
-  A chain stays a chain; of a tree only its first node is one, whose parent is
-  the root, so a tree is cut to one node or none, or not at all.
+  What is left may be as deep as before, so a tree is cut to more nodes than its
+  depth, where it is a tree still, to one, which is a chain, or to none.
   """
   if nodes == draft.tokens.shape[1]:
     return draft
@@ -235,17 +235,15 @@ def narrow(draft: types.Draft, nodes: int) -> types.Draft:
     draft.parents[:, :nodes],
     log_q,
     draft.count,
-    max_depth=nodes,
+    max_depth=min(nodes, draft.max_depth),
   )
 
 
 def widths(draft: types.Draft, wanted: Sequence[int]) -> list[int]:
   """Node counts to compile a round for, ascending; T is the last."""
   nodes = draft.tokens.shape[1]
-  narrower = [
-    w for w in sorted(wanted) if w < nodes and (draft.is_chain or w <= 1)
-  ]
-  return [*narrower, nodes]
+  fits = lambda w: draft.is_chain or w <= 1 or w > draft.max_depth
+  return [*(w for w in sorted(wanted) if w < nodes and fits(w)), nodes]
 
 
 def valid_nodes(draft: types.Draft) -> jax.Array:
