@@ -51,6 +51,7 @@ class Draft(struct.PyTreeNode):
       every proposal that reads no ACCEPT or RESIDUAL stream.
     count: valid nodes of each row, the first ones.
     max_depth: the deepest node; T for a chain.
+    part: which drafter of several made it, from 0; None where there is one.
   """
 
   tokens: jax.Array  # [B, T] int32
@@ -58,6 +59,7 @@ class Draft(struct.PyTreeNode):
   log_q: jax.Array | None  # [B, T, V]
   count: jax.Array  # [B] int32
   max_depth: int = struct.field(pytree_node=False)
+  part: jax.Array | None = None  # [B] int32
 
   @property
   def is_chain(self) -> bool:
@@ -73,6 +75,7 @@ class Acceptance(struct.PyTreeNode):
     count: tokens emitted, accepted + 1 unless a stop cut the round short.
     accepted: drafted tokens kept.
     rejected: the last kept slot had valid children and none was taken.
+    part: the draft's.
   """
 
   path: jax.Array  # [B, P] int32
@@ -80,6 +83,7 @@ class Acceptance(struct.PyTreeNode):
   count: jax.Array  # [B] int32
   accepted: jax.Array  # [B] int32
   rejected: jax.Array  # [B] bool
+  part: jax.Array | None = None  # [B] int32
 
 
 class Block(struct.PyTreeNode):

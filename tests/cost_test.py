@@ -12,8 +12,14 @@ import numpy as np
 
 from specjax import types
 from specjax.bench import build, loading
-from specjax.drafters import draft_model, empty, tree_draft_model
-from specjax.policies import calibration, cost, gain, policy
+from specjax.drafters import (
+  cascade,
+  draft_model,
+  empty,
+  ngram,
+  tree_draft_model,
+)
+from specjax.policies import calibration, cost, gain, parts, policy
 from tests import runs, toys
 
 TABLE = calibration.CostTable(
@@ -133,6 +139,28 @@ class PolicyTest(parameterized.TestCase):
     np.testing.assert_array_equal(made.idle, 1.5)
     (call,) = self.calls
     self.assertEqual(call.args[2:], ((0, 3), [3], [cost.CONTEXT]))
+
+  def test_expected_gain_of_a_cascade(self):
+    """Each of its drafters costs what it costs, with the same settings."""
+    drafter = cascade.cascade(
+      ngram.NGram(4), draft_model.DraftModel(toys.cycle(16), 2)
+    )
+    costs = absltest.mock.Mock()
+    costs.seconds.return_value = SECONDS
+    costs.idle.return_value = 1.5
+    with absltest.mock.patch.object(
+      cost, "measure", return_value=costs
+    ) as measure:
+      made = cost.expected_gain(toys.cycle(16), drafter, 1, weight=7.0)
+    self.assertIsInstance(made, parts.Parts)
+    for part in made.policies:
+      assert isinstance(part, gain.ExpectedGain)
+      self.assertEqual(part.weight, 7.0)
+      np.testing.assert_array_equal(part.seconds, SECONDS)
+    self.assertEqual(
+      [call.args[1] for call in measure.call_args_list],
+      [drafter.first, drafter.second],
+    )
 
   def test_pausing(self):
     """Off below a speedup of 1.1: a round must bring 3.3 tokens."""

@@ -36,7 +36,7 @@ ROWS = (
     "drafters.recorded",
     "laws.enumeration",
   ),
-  ("trees.branching",),
+  ("trees.branching", "policies.parts"),
   ("drafters", "drafters.*", "verifiers", "verifiers.*", "policies.policy"),
   (
     "policies.gain",

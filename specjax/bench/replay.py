@@ -118,6 +118,8 @@ class ReplayVerifier(struct.PyTreeNode):
     recorded = recorded.replace(
       path=recorded.path[:, :width], tokens=recorded.tokens[:, :width]
     )
+    # Whose draft it was is no decision, and a record's drafts do not say.
+    own = own.replace(part=recorded.part)
     return jax.tree.map(
       lambda a, b: jnp.where(self.imposed, a, b), recorded, own
     )

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from specjax import types
+from specjax.policies import parts as parts_lib
 from specjax.trees import tree
 
 
@@ -43,7 +44,8 @@ class Cascade(struct.PyTreeNode):
 
   Where the first copies, the law is one-hot; elsewhere it is the second's own,
   so ratio rules stay exact. The first may read no noise: what the second draws
-  must not decide which of them is asked.
+  must not decide which of them is asked. Under a policy of parts each has a
+  policy of its own.
 
   Attributes:
     first: drafts chains without laws, such as lookup.
@@ -56,6 +58,11 @@ class Cascade(struct.PyTreeNode):
   least: int = struct.field(pytree_node=False, default=1)
 
   @property
+  def parts(self) -> tuple[types.Drafter, types.Drafter]:
+    """In the order in which they are asked."""
+    return self.first, self.second
+
+  @property
   def num_nodes(self) -> int:
     return max(self.first.num_nodes, self.second.num_nodes)
 
@@ -66,8 +73,7 @@ class Cascade(struct.PyTreeNode):
   @property
   def feature_layers(self) -> tuple[int, ...]:
     """What `Output.features` of the target must hold for both."""
-    parts = (self.first, self.second)
-    read = [tuple(getattr(part, "feature_layers", ())) for part in parts]
+    read = [tuple(getattr(part, "feature_layers", ())) for part in self.parts]
     wanted = {*read} - {()}
     if len(wanted) > 1:
       raise ValueError(
@@ -79,14 +85,13 @@ class Cascade(struct.PyTreeNode):
   @property
   def models(self) -> tuple[types.Model, ...]:
     """The draft models of both."""
-    parts = (self.first, self.second)
-    return sum((tuple(getattr(part, "models", ())) for part in parts), ())
+    return sum((tuple(getattr(part, "models", ())) for part in self.parts), ())
 
   def remember(self, answers: Sequence[Sequence[int]]) -> "Cascade":
     """With past answers in the stores of those that have one."""
     first, second = (
       part.remember(answers) if hasattr(part, "remember") else part
-      for part in (self.first, self.second)
+      for part in self.parts
     )
     return self.replace(first=first, second=second)
 
@@ -113,17 +118,20 @@ class Cascade(struct.PyTreeNode):
     Raises:
       ValueError: the first drafts with laws, or one of them drafts trees.
     """
-    copied, first, cache = self.first.propose(state[0], context)
+    before, after = (parts_lib.of(context, part) for part in range(2))
+    copied, first, cache = self.first.propose(state[0], before)
     if copied.log_q is not None:
       raise ValueError(
         f"{type(self.first).__name__} draws its tokens: put it second in the "
         "cascade, behind a drafter that copies"
       )
+    copied = tree.truncate(copied, before.draft_length)
     copies = copied.count >= self.least
-    left = jnp.where(copies, 0, context.draft_length)
+    left = jnp.where(copies, 0, after.draft_length)
     drawn, second, cache = self.second.propose(
-      state[1], context.replace(cache=cache, draft_length=left)
+      state[1], after.replace(cache=cache, draft_length=left)
     )
+    drawn = tree.truncate(drawn, left)
     vocab = context.noise.vocab
     if drawn.log_q is not None:
       law = tree.draft_law(copied, vocab, drawn.log_q.dtype)
@@ -136,7 +144,8 @@ class Cascade(struct.PyTreeNode):
       lambda a, b: jnp.where(copies.reshape(-1, *[1] * (a.ndim - 1)), a, b),
       *wide,
     )
-    return draft, (first, second), cache
+    part = jnp.where(copies, 0, 1)
+    return draft.replace(part=part), (first, second), cache
 
 
 def _no_chain(drafter: types.Drafter) -> str:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import types
-from specjax.policies import calibration, gain, policy
+from specjax.policies import calibration, gain, parts, policy
 from specjax.policies.calibration import CONTEXT
 from specjax.trees import tree
 
@@ -111,14 +111,23 @@ def expected_gain(
   weight: float = 4.0,
   memory: float = 0.98,
   least: float = 0.0,
-) -> gain.ExpectedGain:
-  """`gain.ExpectedGain` with seconds that are measured now."""
-  costs = measure(target, drafter, widths, [batch_size], [context])
-  seconds = jnp.asarray(costs.seconds(batch_size, context))
-  idle = jnp.float32(costs.idle(batch_size, context))
-  return gain.ExpectedGain(
-    seconds, idle, first, later, weight, memory, least, widths
-  )
+) -> gain.ExpectedGain | parts.Parts:
+  """`gain.ExpectedGain` with seconds that are measured now.
+
+  A cascade's drafters get one each, with these settings.
+  """
+
+  def gained(drafter):
+    costs = measure(target, drafter, widths, [batch_size], [context])
+    seconds = jnp.asarray(costs.seconds(batch_size, context))
+    idle = jnp.float32(costs.idle(batch_size, context))
+    return gain.ExpectedGain(
+      seconds, idle, first, later, weight, memory, least, widths
+    )
+
+  if not hasattr(drafter, "parts"):
+    return gained(drafter)
+  return parts.Parts(tuple(map(gained, drafter.parts)))
 
 
 def pausing(

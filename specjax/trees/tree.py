@@ -230,11 +230,10 @@ def narrow(draft: types.Draft, nodes: int) -> types.Draft:
   if nodes == draft.tokens.shape[1]:
     return draft
   log_q = None if draft.log_q is None else draft.log_q[:, :nodes]
-  return types.Draft(
-    draft.tokens[:, :nodes],
-    draft.parents[:, :nodes],
-    log_q,
-    draft.count,
+  return draft.replace(
+    tokens=draft.tokens[:, :nodes],
+    parents=draft.parents[:, :nodes],
+    log_q=log_q,
     max_depth=min(nodes, draft.max_depth),
   )
 
@@ -294,4 +293,6 @@ def accept(
   )
   index = jnp.where(steps[None] < accepted[:, None], following - 1, nodes)
   tokens = jnp.take_along_axis(padded, index, axis=1)
-  return types.Acceptance(path, tokens, accepted + 1, accepted, rejected)
+  return types.Acceptance(
+    path, tokens, accepted + 1, accepted, rejected, draft.part
+  )
