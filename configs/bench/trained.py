@@ -8,8 +8,10 @@
 FOLDER has the drafters, those of configs/drafters/smollm2 unless it is given.
 Prompts, tokens and runs are those of `spec_bench_small`. `eagle3` with a fixed
 length shows what a head keeps; in `gain` it stops where it is not sure, and
-drafts only where that pays. In `lookup_eagle3_gain` the head drafts where
-nothing can be copied; `lookup_gain` is the same without it.
+drafts only where that pays. `tree` gives it a second, third and fourth guess of
+the next token, where the policy allows for a draft at all. In
+`lookup_eagle3_gain` the head drafts where nothing can be copied; `lookup_gain`
+is the same without it.
 """
 
 import pathlib
@@ -22,7 +24,10 @@ HERE = pathlib.Path(__file__).parent
 BASE = HERE / "spec_bench_small.py"
 SHIPPED = HERE.parent / "drafters" / "smollm2"
 LENGTH = 3
-GAIN = {"type": "expected_gain", "least": 0.3, "weight": 2.0}
+GAIN = {"type": "expected_gain", "least": 0.25, "weight": 8.0}
+HEAD = GAIN | {"later": 0.5, "widths": (0, 1)}
+# A level a row: four children of the root, two of the first, one of its first.
+TREE = ((0,), (1,), (2,), (3,), (0, 0), (0, 1), (0, 0, 0))
 
 
 def methods(folder: pathlib.Path) -> dict[str, tuple[dict, dict]]:
@@ -33,12 +38,14 @@ def methods(folder: pathlib.Path) -> dict[str, tuple[dict, dict]]:
     "length": LENGTH,
   }
   eagle = head("eagle", "eagle3")
+  tree = eagle | {"tree": TREE}
   lookup = {"type": "ngram", "length": 7, "min_n": 2, "max_n": 3}
   both = {"type": "cascade", "first": lookup, "second": eagle}
   return {
     "eagle3": (eagle, {"type": "fixed"}),
-    "eagle3_gain": (eagle, GAIN | {"widths": (0, 1)}),
-    "medusa_gain": (head("medusa", "medusa"), GAIN | {"widths": (0, 1)}),
+    "eagle3_gain": (eagle, HEAD),
+    "eagle3_tree_gain": (tree, HEAD | {"least": 0.2, "widths": (0, 4)}),
+    "medusa_gain": (head("medusa", "medusa"), HEAD),
     "lookup_gain": (lookup, GAIN),
     "lookup_eagle3_gain": (both, GAIN),
   }
