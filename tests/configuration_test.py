@@ -211,6 +211,10 @@ class ShippedTest(parameterized.TestCase):
     self.assertEqual(prompts[0].id.startswith("spec_bench/"), prefixed)
     expected = "mt_bench" if prefixed else f"of {number}"
     self.assertEqual(prompts[0].category, expected)
+    # The comparison of trained drafters is about the same prompts.
+    trained = configuration.read(f"{CONFIGS / 'bench' / 'trained.py'}:{source}")
+    self.assertEqual(build.prompts(trained), prompts)
+    build.check(trained)
 
 
 if __name__ == "__main__":
