@@ -11,8 +11,9 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
+from specjax.bench import configuration
 from tests import train_runs
-from train import run, training
+from train import run, schema, training
 
 _CASES = {
   "key": (["--config.batchsize=4"], "unknown config key 'batchsize'"),
@@ -124,11 +125,19 @@ class MistakesTest(parameterized.TestCase):
   def test_folder_of_another_config(self):
     folder = self.folder / "begun"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"steps": 7}))
+    config = configuration.read(str(self.config), (), schema)
+    begun = configuration.plain(config)
+    (folder / "config.json").write_text(json.dumps(begun | {"steps": 7}))
+    flags = (f"--config={self.config}", f"--workdir={folder}")
     with mock.patch.object(training, "train") as train:
-      line = self.refused(f"--config={self.config}", f"--workdir={folder}")
-      self.assertIn("begun with another", line)
+      self.assertIn("begun with another steps", self.refused(*flags))
       train.assert_not_called()
+    # Of an older version, which had a key less.
+    del begun["accumulation"]
+    (folder / "config.json").write_text(json.dumps(begun))
+    with mock.patch.object(training, "train") as train:
+      self.assertEqual(run.main(flags), 0)
+      train.assert_called_once()
 
 
 if __name__ == "__main__":

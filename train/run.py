@@ -52,24 +52,26 @@ def run(argv: Sequence[str]) -> None:
   plain = configuration.plain(config)
   overwrite = flags.overwrite and (folder / "config.json").exists()
   if not overwrite:
-    _check_same(folder, plain, schema.FREE)
+    _check_same(folder, plain)
   from train import training
 
   training.train(config, plain, folder, overwrite)
 
 
-def _check_same(
-  folder: pathlib.Path, plain: Mapping[str, Any], free: Sequence[str]
-) -> None:
+def _check_same(folder: pathlib.Path, plain: Mapping[str, Any]) -> None:
   """Refuses a workdir of another config, before anything is loaded."""
+  from train import schema
+
   path = folder / "config.json"
   if not path.exists():
     if folder.is_dir() and any(folder.iterdir()):
       raise ValueError(f"{folder} has other files in it: name a new folder")
     return
   begun = json.loads(path.read_text(encoding="utf-8"))
+  # A key that is newer than the run has its default there.
+  begun = configuration.plain(configuration.complete(begun, (), schema))
   differ = configuration.differences(begun, plain)
-  changed = [key for key in differ if key not in free]
+  changed = [key for key in differ if key not in schema.FREE]
   if changed:
     raise ValueError(
       f"{folder} was begun with another {', '.join(changed[:3])}: name another "
