@@ -121,15 +121,17 @@ class PolicyTest(parameterized.TestCase):
       config = runs.read_config(path / "config.py", *overrides)
       build.check(config)  # Needs no model, so it must not ask for one.
       loaded = loading.load(config)
-      costs = absltest.mock.Mock()
-      costs.seconds.return_value = SECONDS
-      costs.idle.return_value = 1.5
-      with absltest.mock.patch.object(
-        cost, "measure", return_value=costs
-      ) as measure:
+      with self.measured() as measure:
         made = build.methods(config, loaded.target.model, {})["m"].policy
       self.calls = measure.call_args_list
       return made
+
+  def measured(self) -> Any:
+    """Costs that are no measured ones."""
+    costs = absltest.mock.Mock()
+    costs.seconds.return_value = SECONDS
+    costs.idle.return_value = 1.5
+    return absltest.mock.patch.object(cost, "measure", return_value=costs)
 
   def test_expected_gain(self):
     made = self.made("batch_size=3", type="expected_gain", first=0.5)
@@ -145,12 +147,7 @@ class PolicyTest(parameterized.TestCase):
     drafter = cascade.cascade(
       ngram.NGram(4), draft_model.DraftModel(toys.cycle(16), 2)
     )
-    costs = absltest.mock.Mock()
-    costs.seconds.return_value = SECONDS
-    costs.idle.return_value = 1.5
-    with absltest.mock.patch.object(
-      cost, "measure", return_value=costs
-    ) as measure:
+    with self.measured() as measure:
       made = cost.expected_gain(toys.cycle(16), drafter, 1, weight=7.0)
     self.assertIsInstance(made, parts.Parts)
     for part in made.policies:
