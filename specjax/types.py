@@ -51,7 +51,6 @@ class Draft(struct.PyTreeNode):
       every proposal that reads no ACCEPT or RESIDUAL stream.
     count: valid nodes of each row, the first ones.
     max_depth: the deepest node; T for a chain.
-    part: which drafter of several made it, from 0; None where there is one.
   """
 
   tokens: jax.Array  # [B, T] int32
@@ -59,7 +58,7 @@ class Draft(struct.PyTreeNode):
   log_q: jax.Array | None  # [B, T, V]
   count: jax.Array  # [B] int32
   max_depth: int = struct.field(pytree_node=False)
-  part: jax.Array | None = None  # [B] int32
+  part: jax.Array | None = None  # [B] int32 which of several drafters made it
 
   @property
   def is_chain(self) -> bool:
@@ -75,7 +74,6 @@ class Acceptance(struct.PyTreeNode):
     count: tokens emitted, accepted + 1 unless a stop cut the round short.
     accepted: drafted tokens kept.
     rejected: the last kept slot had valid children and none was taken.
-    part: the draft's.
   """
 
   path: jax.Array  # [B, P] int32
@@ -83,7 +81,7 @@ class Acceptance(struct.PyTreeNode):
   count: jax.Array  # [B] int32
   accepted: jax.Array  # [B] int32
   rejected: jax.Array  # [B] bool
-  part: jax.Array | None = None  # [B] int32
+  part: jax.Array | None = None  # [B] int32 the draft's
 
 
 class Block(struct.PyTreeNode):
@@ -128,7 +126,7 @@ class Context(struct.PyTreeNode):
     noise: Gumbel noise for proposals.
     draft_length: depth wanted, per row.
     cache: the target's; it goes through `propose` and comes back.
-    policy, policy_state: ask `keep_drafting` before each further node.
+    policy, policy_state: asked for `keep_drafting` before each further node.
   """
 
   tokens: jax.Array  # [B, S] int32
@@ -144,9 +142,8 @@ class Context(struct.PyTreeNode):
   @property
   def last_token(self) -> jax.Array:
     """[B] the root: the newest committed token."""
-    return jnp.take_along_axis(self.tokens, self.lengths[:, None] - 1, axis=1)[
-      :, 0
-    ]
+    last = self.lengths[:, None] - 1
+    return jnp.take_along_axis(self.tokens, last, axis=1)[:, 0]
 
 
 class Stats(struct.PyTreeNode):

@@ -86,6 +86,21 @@ class MeasureTest(parameterized.TestCase):
     # It drafted for one token, of which nothing came.
     self.assertAlmostEqual(costs.idle(1, 8), 1.1)
 
+  @parameterized.parameters((0, (1, 4, 4, 4, 6, 6)), (8, (1, 4, 4, 4, 9, 9)))
+  def test_rounds_of_a_cascade(self, widest, slots):
+    """What needs more than a narrow program runs in the cascade's widest."""
+    drafter = draft_model.DraftModel(toys.cycle(16), 5)
+    with (
+      absltest.mock.patch.object(calibration, "calibrate", return_value=TABLE),
+      absltest.mock.patch.object(
+        calibration, "outside_seconds", return_value=np.zeros(6)
+      ),
+    ):
+      costs = cost.measure(
+        toys.cycle(16), drafter, (0, 3), [1], [8], widest=widest
+      )
+    self.assertEqual(costs.slots, slots)
+
   @parameterized.parameters(((1, 0), (1, 7, 7)), ((3, 0), (1, 4, 7)))
   def test_rounds_of_a_tree(self, widths, slots):
     """All nodes of its depth are verified, in the program that holds them."""
@@ -140,7 +155,7 @@ class PolicyTest(parameterized.TestCase):
     self.assertEqual((made.first, made.widths), (0.5, (0, 3)))
     np.testing.assert_array_equal(made.idle, 1.5)
     (call,) = self.calls
-    self.assertEqual(call.args[2:], ((0, 3), [3], [cost.CONTEXT]))
+    self.assertEqual(call.args[2:], ((0, 3), [3], [cost.CONTEXT], 4))
 
   def test_expected_gain_of_a_cascade(self):
     """Each of its drafters costs what it costs, with the same settings."""
@@ -158,6 +173,9 @@ class PolicyTest(parameterized.TestCase):
       [call.args[1] for call in measure.call_args_list],
       [drafter.first, drafter.second],
     )
+    # Both run in the programs of the cascade, whose first copies four tokens.
+    for call in measure.call_args_list:
+      self.assertEqual(call.args[5], 4)
 
   def test_pausing(self):
     """Off below a speedup of 1.1: a round must bring 3.3 tokens."""

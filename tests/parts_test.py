@@ -119,6 +119,23 @@ class PartsTest(parameterized.TestCase):
     np.testing.assert_array_equal(draft.count, [1, 2, 2])
     np.testing.assert_array_equal(draft.part, [0, 1, 1])
 
+  @parameterized.parameters(1, 3)
+  def test_what_was_found_decides_however_little_is_wanted(self, length):
+    """Row 0 finds 4 to copy, of which its policy wants fewer than `least`."""
+    drafter = CASCADE.replace(least=3)
+    made = parts.Parts((policy.Fixed(length), policy.Fixed(3)))
+    draft = self.propose(drafter, made)
+    np.testing.assert_array_equal(draft.part, [0, 1, 1])
+    np.testing.assert_array_equal(draft.count, [length, 3, 3])
+
+  @parameterized.parameters(
+    (policy.Fixed(3, (0, 3)), "widths .*use the same"),
+    (parts.Parts((policy.Fixed(1), policy.Fixed(2))), "within another"),
+  )
+  def test_policies_that_do_not_fit(self, other, message):
+    with self.assertRaisesRegex(ValueError, message):
+      parts.Parts((policy.Fixed(1), other)).init(2)
+
   def test_a_drafter_of_one_part_is_refused(self):
     made = parts.Parts((policy.Fixed(1), policy.Fixed(2)))
     with self.assertRaisesRegex(ValueError, "give it to a cascade"):

@@ -15,7 +15,8 @@ from specjax import sampling as sampling_lib
 from specjax import session as session_lib
 from specjax import types
 from specjax.bench import recording, replay
-from specjax.drafters import draft_model, empty, ngram
+from specjax.drafters import cascade, draft_model, empty, ngram
+from specjax.policies import parts
 from specjax.policies import policy as policy_lib
 from specjax.verifiers import coupled, rejection
 from tests import toys
@@ -37,7 +38,10 @@ WORDS: Any = Words()
 
 
 def session(drafter, verifier, temperature: Any = 0.0, widths=()):
-  policy = policy_lib.Fixed(drafter.max_depth, widths)
+  policy: types.Policy = policy_lib.Fixed(drafter.max_depth, widths)
+  if isinstance(drafter, cascade.Cascade):
+    lengths = (part.max_depth for part in drafter.parts)
+    policy = parts.Parts(tuple(policy_lib.Fixed(n, widths) for n in lengths))
   return session_lib.Session(
     toys.tiny(),
     WORDS,
@@ -54,13 +58,20 @@ def method(name):
   return {
     # Rounds without a draft run narrower.
     "ngram": (ngram.NGram(3), coupled.Coupled(), 0.0, (1,)),
+    # Its policy learns whose drafts were kept.
+    "cascade": (
+      cascade.cascade(ngram.NGram(4), draft),
+      coupled.Coupled(),
+      0.0,
+      (0, 3),
+    ),
     "coupled": (draft, coupled.Coupled(), 1.0),
     "rejection": (draft, rejection.Rejection(), 1.0),
   }[name]
 
 
 class ReplayTest(parameterized.TestCase):
-  @parameterized.parameters("ngram", "rejection")
+  @parameterized.parameters("ngram", "cascade", "rejection")
   def test_the_recorded_path_is_taken(self, name):
     self.check_path(name)
 

@@ -132,8 +132,11 @@ class MistakesTest(parameterized.TestCase):
     with mock.patch.object(training, "train") as train:
       self.assertIn("begun with another steps", self.refused(*flags))
       train.assert_not_called()
-    # Of an older version, which had a key less.
-    del begun["accumulation"]
+    # Of a version that had another key.
+    (folder / "config.json").write_text(json.dumps(begun | {"gone": 1}))
+    self.assertRegex(self.refused(*flags), "config.json, .*gone.*name another")
+    # Of older versions, which had some keys less.
+    del begun["accumulation"], begun["evaluation"]["max_new_tokens"]
     (folder / "config.json").write_text(json.dumps(begun))
     with mock.patch.object(training, "train") as train:
       self.assertEqual(run.main(flags), 0)

@@ -68,15 +68,25 @@ def _check_same(folder: pathlib.Path, plain: Mapping[str, Any]) -> None:
       raise ValueError(f"{folder} has other files in it: name a new folder")
     return
   begun = json.loads(path.read_text(encoding="utf-8"))
-  # A key that is newer than the run has its default there.
-  begun = configuration.plain(configuration.complete(begun, (), schema))
-  differ = configuration.differences(begun, plain)
+  differ = configuration.differences(_completed(begun, path), plain)
   changed = [key for key in differ if key not in schema.FREE]
   if changed:
     raise ValueError(
       f"{folder} was begun with another {', '.join(changed[:3])}: name another "
       "folder, or --overwrite"
     )
+
+
+def _completed(begun: Mapping[str, Any], path: pathlib.Path) -> dict[str, Any]:
+  """With their defaults for keys that are newer than the run."""
+  from train import schema
+
+  try:
+    return configuration.plain(configuration.complete(begun, (), schema))
+  except ValueError as error:
+    raise ValueError(
+      f"{path}, of an earlier run: {error}; name another folder, or --overwrite"
+    ) from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,10 +8,9 @@
 FOLDER has the drafters, those of configs/drafters/smollm2 unless it is given.
 Prompts, tokens and runs are those of `spec_bench_small`. `eagle3` with a fixed
 length shows what a head keeps; in `gain` it stops where it is not sure, and
-drafts only where that pays. `tree` gives it a second, third and fourth guess of
-the next token, where the policy allows for a draft at all. In
-`lookup_eagle3_gain` the head drafts where nothing can be copied; `lookup_gain`
-is the same without it.
+drafts only where that pays. `eagle3_tree_gain` adds a second, third and fourth
+guess of the next token. In `lookup_eagle3_gain` the head drafts where nothing
+can be copied; `lookup_gain` is the same without it.
 """
 
 import pathlib
@@ -26,7 +25,7 @@ SHIPPED = HERE.parent / "drafters" / "smollm2"
 LENGTH = 3
 GAIN = {"type": "expected_gain", "least": 0.25, "weight": 8.0}
 HEAD = GAIN | {"later": 0.5, "widths": (0, 1)}
-# A level a row: four children of the root, two of the first, one of its first.
+# Four children of the root, two of the first, one of the first of these.
 TREE = ((0,), (1,), (2,), (3,), (0, 0), (0, 1), (0, 0, 0))
 
 

@@ -103,6 +103,8 @@ def verify(
   log_p = sampling_lib.log_probs(output.logits, sampling, history)
   uniforms = verifier.draw(streams, state.lengths, draft)
   acceptance = verifier.verify(log_p, draft, uniforms)
+  if acceptance.part is None:  # No rule cares, but a policy may.
+    acceptance = acceptance.replace(part=draft.part)
   # The logsumexp is finite exactly when no logit is NaN and one is finite.
   total = jax.nn.logsumexp(output.logits, axis=-1)
   total = jnp.take_along_axis(total, acceptance.path, axis=1)

@@ -125,8 +125,9 @@ class Cascade(struct.PyTreeNode):
         f"{type(self.first).__name__} draws its tokens: put it second in the "
         "cascade, behind a drafter that copies"
       )
+    # Where less is wanted than `least`, what was found still tells.
+    copies = (copied.count >= self.least) & (before.draft_length > 0)
     copied = tree.truncate(copied, before.draft_length)
-    copies = copied.count >= self.least
     left = jnp.where(copies, 0, after.draft_length)
     drawn, second, cache = self.second.propose(
       state[1], after.replace(cache=cache, draft_length=left)

@@ -15,6 +15,8 @@ two chunks of rounds; no program is compiled anew:
     seconds=costs.seconds(1, 2048), idle=costs.idle(1, 2048)
   )
 
+(Of a cascade, `session.policy.policies` has one of these for each drafter.)
+
 Axis letters: B batch, T draft length (max_depth).
 """
 
@@ -25,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from specjax import types
+from specjax.drafters import cascade
 from specjax.policies import calibration, gain, parts, policy
 from specjax.policies.calibration import CONTEXT
 from specjax.trees import tree
@@ -62,6 +65,7 @@ def measure(
   widths: Sequence[int],
   batches: Sequence[int],
   contexts: Sequence[int] = (CONTEXT,),
+  widest: int = 0,
 ) -> Costs:
   """Times target and drafter; `widths` are node counts, as policies have them.
 
@@ -69,7 +73,8 @@ def measure(
   outside the target's pass is timed with the largest batch and the shortest
   context. For a drafter that finds less than is asked, a round costs less than
   it says here: a cascade's is that of a draft of its second drafter, verified
-  at the width of what the first may copy.
+  at the width of what the first may copy. `widest` is the node count of such a
+  cascade where one of its drafters, of chains, is measured alone.
 
   Raises:
     ValueError: widths that no policy takes, see `calibration` for the others.
@@ -77,6 +82,8 @@ def measure(
   policy.check_widths(widths)
   depth, nodes = drafter.max_depth, drafter.num_nodes
   needed = [_most_nodes(drafter, d) for d in range(depth + 1)]
+  if widest > nodes:
+    depth = nodes = widest
   rows = jnp.zeros((1, nodes), jnp.int32)
   draft = types.Draft(rows, rows, None, jnp.zeros((1,), jnp.int32), depth)
   programs = tree.widths(draft, widths)
@@ -114,20 +121,22 @@ def expected_gain(
 ) -> gain.ExpectedGain | parts.Parts:
   """`gain.ExpectedGain` with seconds that are measured now.
 
-  A cascade's drafters get one each, with these settings.
+  A cascade's two drafters get one each, with these settings.
   """
 
-  def gained(drafter):
-    costs = measure(target, drafter, widths, [batch_size], [context])
+  def gained(part):
+    costs = measure(
+      target, part, widths, [batch_size], [context], drafter.num_nodes
+    )
     seconds = jnp.asarray(costs.seconds(batch_size, context))
     idle = jnp.float32(costs.idle(batch_size, context))
     return gain.ExpectedGain(
       seconds, idle, first, later, weight, memory, least, widths
     )
 
-  if not hasattr(drafter, "parts"):
-    return gained(drafter)
-  return parts.Parts(tuple(map(gained, drafter.parts)))
+  if isinstance(drafter, cascade.Cascade):
+    return parts.Parts(tuple(map(gained, drafter.parts)))
+  return gained(drafter)
 
 
 def pausing(

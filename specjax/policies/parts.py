@@ -23,10 +23,10 @@ class Parts(struct.PyTreeNode):
 
   A round is evidence about the part that drafted, and about those before it:
   they were asked and had nothing. Those behind it were not asked, and keep what
-  they know.
+  they know; one that is off forgets all the same, so that it tries again.
 
   Attributes:
-    policies: with the same widths.
+    policies: with the same widths; none of them is of parts itself.
   """
 
   policies: tuple[types.Policy, ...]
@@ -36,6 +36,21 @@ class Parts(struct.PyTreeNode):
     return self.policies[0].widths
 
   def init(self, batch: int) -> tuple[Any, ...]:
+    """The states of all.
+
+    Raises:
+      ValueError: policies that do not fit together.
+    """
+    if any(isinstance(policy, Parts) for policy in self.policies):
+      raise ValueError(
+        "a policy of parts within another: a cascade's drafter is one part, a "
+        "cascade too"
+      )
+    widths = {tuple(policy.widths) for policy in self.policies}
+    if len(widths) > 1:
+      raise ValueError(
+        f"policies of parts with widths {sorted(widths)}: use the same for all"
+      )
     return tuple(policy.init(batch) for policy in self.policies)
 
   def draft_length(self, state: tuple[Any, ...]) -> jax.Array:

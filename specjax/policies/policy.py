@@ -19,7 +19,7 @@ Widths. A round runs in the narrowest compiled program that holds its draft, so
 two rows or more, whose arithmetic is the same for all. With 0 among them, a
 round that drafts nothing costs what plain decoding costs; but a single row may
 be added up in another order, so that a batch of one prompt equals plain
-decoding up to a margin then.
+decoding up to a margin then. Trees pass over node counts from 2 to their depth.
 
 Axis letters: B batch, V vocabulary.
 """

@@ -207,7 +207,11 @@ class Dynamic:
     return self.depth
 
   def within(self, depth: int) -> int:
-    return min(self.nodes, int(np.sum(depths(self) <= depth)))
+    level, total = 1, 0
+    for _ in range(depth):
+      level = self.branch * min(self.width, level)
+      total += level
+    return min(self.nodes, total)
 
   def expanded(self, scores: jax.Array, level: jax.Array) -> jax.Array:
     is_level = jnp.asarray(depths(self)) == level

@@ -293,6 +293,4 @@ def accept(
   )
   index = jnp.where(steps[None] < accepted[:, None], following - 1, nodes)
   tokens = jnp.take_along_axis(padded, index, axis=1)
-  return types.Acceptance(
-    path, tokens, accepted + 1, accepted, rejected, draft.part
-  )
+  return types.Acceptance(path, tokens, accepted + 1, accepted, rejected)
