@@ -26,10 +26,13 @@ from ml_collections import ConfigDict
 HEADS = pathlib.Path(__file__).parent / "drafters" / "smollm2" / "eagle3"
 LOOKUP = {"type": "ngram", "length": 7, "max_n": 3}
 EAGLE = {"type": "eagle", "heads": str(HEADS), "length": 3}
-GAIN = {"type": "expected_gain", "least": 0.25, "weight": 8.0}
+GAIN = {"type": "expected_gain", "least": 0.35, "weight": 8.0}
 METHODS = {
   "lookup": (LOOKUP, {"type": "fixed"}),
-  "eagle3_gain": (EAGLE, GAIN | {"later": 0.5, "widths": (0, 1)}),
+  "eagle3_gain": (
+    EAGLE,
+    GAIN | {"weight": 16.0, "later": 0.5, "widths": (0, 1)},
+  ),
   "both_gain": (
     {"type": "cascade", "first": LOOKUP | {"min_n": 2}, "second": EAGLE},
     GAIN,

@@ -23,8 +23,8 @@ HERE = pathlib.Path(__file__).parent
 BASE = HERE / "spec_bench_small.py"
 SHIPPED = HERE.parent / "drafters" / "smollm2"
 LENGTH = 3
-GAIN = {"type": "expected_gain", "least": 0.25, "weight": 8.0}
-HEAD = GAIN | {"later": 0.5, "widths": (0, 1)}
+GAIN = {"type": "expected_gain", "least": 0.35, "weight": 8.0}
+HEAD = GAIN | {"weight": 16.0, "later": 0.5, "widths": (0, 1)}
 # Four children of the root, two of the first, one of the first of these.
 TREE = ((0,), (1,), (2,), (3,), (0, 0), (0, 1), (0, 0, 0))
 
@@ -43,7 +43,7 @@ def methods(folder: pathlib.Path) -> dict[str, tuple[dict, dict]]:
   return {
     "eagle3": (eagle, {"type": "fixed"}),
     "eagle3_gain": (eagle, HEAD),
-    "eagle3_tree_gain": (tree, HEAD | {"least": 0.2, "widths": (0, 4)}),
+    "eagle3_tree_gain": (tree, HEAD | {"least": 0.3, "widths": (0, 4)}),
     "medusa_gain": (head("medusa", "medusa"), HEAD),
     "lookup_gain": (lookup, GAIN),
     "lookup_eagle3_gain": (both, GAIN),
