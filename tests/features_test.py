@@ -62,6 +62,8 @@ class Part:
     if inspect.isclass(function):
       return cls(kind, name, function, function)
     made = typing.get_type_hints(function)["return"]
+    # Of a union the first: the others are made of it, as for cascades.
+    made = next(iter(typing.get_args(made)), made)
     return cls(kind, name, function, made)
 
   @property
